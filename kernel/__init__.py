@@ -1,0 +1,1 @@
+"""What is under test: fused inverse RoPE + WO-A + MXFP8, its unfused chain and its dispatcher."""

@@ -1,0 +1,1 @@
+"""From a run folder to the page a reviewer reads."""

@@ -1,0 +1,64 @@
+"""What every program shares: one-line errors, exit codes and a check for shadowed packages."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from verify.verdict import INTERRUPTED, WRONG_USE, Verdict
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class UserError(Exception):
+    """A user's mistake: its message is one line naming what, where, the bad value and the remedy.
+
+    `exit_code` is 2 (wrong use) unless the input itself makes the run invalid (4).
+    """
+
+    def __init__(self, message: str, exit_code: int = WRONG_USE) -> None:
+        super().__init__(" ".join(message.split()))
+        self.exit_code = exit_code
+
+
+def run(command: click.Command, name: str) -> NoReturn:
+    """Run `command` as program `name` and exit; a command returns the Verdict it reached."""
+    try:
+        _refuse_shadowed_packages(name)
+        outcome = command.main(prog_name=name, standalone_mode=False)
+    except UserError as error:
+        _end(name, str(error), error.exit_code)
+    except click.ClickException as error:
+        _end(name, f"{' '.join(error.format_message().split())} (see {name} --help)", WRONG_USE)
+    except (KeyboardInterrupt, click.Abort):
+        _end(name, "interrupted", INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output left, as `head` does
+        sys.stderr.close()
+        sys.exit(0)
+    # click hands back the exit code of --help and --version
+    sys.exit(outcome.exit_code if isinstance(outcome, Verdict) else int(outcome or 0))
+
+
+def _end(name: str, message: str, exit_code: int) -> NoReturn:
+    print(f"{name}: {message}", file=sys.stderr)  # noqa: T201 - the one place errors are printed
+    sys.exit(exit_code)
+
+
+def _refuse_shadowed_packages(name: str) -> None:
+    """Say so when the working folder's own kernel/, evals/ or reports/ hides ours."""
+    for package in ("kernel", "evals", "reports"):
+        here = Path.cwd() / package
+        first = next((p for p in sys.path if _holds(p, package)), None)
+        if first is not None and Path(first or ".").resolve() != ROOT:
+            raise UserError(
+                f"{here} shadows kernelproof's own package {package!r}; "
+                f"run `kernelproof {name.rpartition('.')[2]} ...` instead of `python -m {name}`"
+            )
+
+
+def _holds(path: str, package: str) -> bool:
+    folder = Path(path or ".") / package
+    return (folder / "__init__.py").exists() or any(folder.glob("*.py"))
