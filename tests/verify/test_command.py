@@ -1,0 +1,60 @@
+"""A user's mistake ends in one line and the right exit code, whichever program met it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from verify.command import UserError, run
+from verify.verdict import Verdict
+
+
+def end_of(function, capsys, arguments=()):
+    """Exit code and stderr of a program that runs `function`."""
+    command = click.command()(function)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["program", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            run(command, "verify.program")
+    return ended.value.code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_verdict_becomes_the_exit_code(verdict, capsys):
+    assert end_of(lambda: verdict, capsys) == (verdict.exit_code, "")
+
+
+@pytest.mark.parametrize("code", [2, 4])
+def test_a_user_error_is_one_line(code, capsys):
+    def mistaken():
+        raise UserError("shape 0,1:\n must be three numbers", code)
+
+    assert end_of(mistaken, capsys) == (code, "verify.program: shape 0,1: must be three numbers\n")
+
+
+def test_a_wrong_argument_is_one_line(capsys):
+    code, err = end_of(lambda: Verdict.PASS, capsys, ["--unheard-of"])
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--unheard-of" in err
+
+
+def test_an_interruption_is_130(capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    assert end_of(interrupted, capsys)[0] == 130
+
+
+def test_a_folder_that_hides_ours_is_named(tmp_path):
+    (tmp_path / "kernel").mkdir()
+    (tmp_path / "kernel" / "__init__.py").write_text("")
+    program = "import click; from verify.command import run; run(click.command()(lambda: 0), 'p')"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert str(tmp_path / "kernel") in ended.stderr
