@@ -2,6 +2,7 @@
 PYTHON ?= python3
 CANDIDATE ?= kernel:fused_triton
 RUN ?= runs/demo-$(shell date -u +%Y%m%dT%H%M%SZ)
+RUN := $(RUN)
 BIN := .venv/bin
 
 .PHONY: demo test slow check clean
