@@ -22,6 +22,7 @@ FLOORS = [
     {"verify.faults"},
     {"verify.stats"},
     {"verify.store"},
+    {"verify.logs"},
     {"verify.arms", "verify.client"},
     {"verify.runner"},
     {"reports"},
