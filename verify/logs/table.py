@@ -1,0 +1,327 @@
+"""Records as arrays: what every reader of logs fills, and what a comparison reads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from verify.command import UserError
+from verify.verdict import WRONG_USE, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+INVALID = Verdict.INVALID.exit_code
+UNNAMED = "unnamed"  # the suite of records that name none
+
+_Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+_Hash = Annotated[str, Meta(max_length=64)]
+
+
+class Row(msgspec.Struct, gc=False, kw_only=True):
+    """One record as a log has it, before it is checked against its neighbours.
+
+    `correct` may be a fraction (partial credit); null stands only beside an error.
+    """
+
+    item: Annotated[str, Meta(min_length=1)] | int
+    correct: bool | Annotated[float, Meta(ge=0, le=1)] | None
+    suite: str = UNNAMED
+    repeat: _Count = 0
+    truncated: bool | None = None
+    error: str | None = None
+    prompt_sha256: _Hash | None = None
+    target_sha256: _Hash | None = None
+    completion_tokens: _Count | None = None
+    arm: str | None = None
+    text: str | None = None
+    answer: str | None = None
+    rule: str | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to take from a log that holds more than one score of the same answer.
+
+    Attributes:
+        filter: which of lm-evaluation-harness's answer filters.
+        metric: which metric (lm-evaluation-harness, lighteval, evalscope) or scorer (inspect_ai).
+    """
+
+    filter: str | None = None
+    metric: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The records of one suite, one row a record.
+
+    Attributes:
+        items: the distinct items, in order of first appearance.
+        item: [n] index into `items`.
+        repeat: [n] repeat number, from 0.
+        score: [n] 0 to 1; NaN where the request was never answered or never scored.
+        truncated: [n] 1 cut by an output limit, 0 not, -1 not recorded.
+        tokens: [n] completion tokens, -1 not recorded.
+        prompt: [n] SHA-256 of the prompt in hexadecimal, empty where not recorded.
+        target: [n] the same of the target.
+        run: [n] number of the file within its arm.
+        line: [n] line of the file, or number of the record where a format has no lines.
+        errors: what went wrong, by row; exactly the rows whose score is NaN.
+        text: [n] the answer as given, or None where no row has one; `answer` and `rule` (the
+            extracted answer, the grader's rule) likewise.
+    """
+
+    items: list[str]
+    item: npt.NDArray[np.int32]
+    repeat: npt.NDArray[np.int32]
+    score: npt.NDArray[np.float64]
+    truncated: npt.NDArray[np.int8]
+    tokens: npt.NDArray[np.int32]
+    prompt: npt.NDArray[np.bytes_]
+    target: npt.NDArray[np.bytes_]
+    run: npt.NDArray[np.int32]
+    line: npt.NDArray[np.int32]
+    errors: dict[int, str]
+    text: list[str | None] | None = None
+    answer: list[str | None] | None = None
+    rule: list[str | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    @property
+    def graded(self) -> bool:
+        """Whether some answer has partial credit, so that binary tests do not apply."""
+        return bool(np.any((self.score > 0) & (self.score < 1)))
+
+
+@dataclass
+class Builder:
+    """Collects rows into one table a suite, keeping only the chosen suite and arm.
+
+    Raises UserError where rows contradict each other or mix arms.
+    """
+
+    path: Path
+    suite: str | None = None
+    arm: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._tables: dict[str, _Table] = {}
+        self._arms: set[str] = set()
+        self._suites: set[str] = set()
+        self._scored_errors = 0
+
+    def extend(self, rows: Sequence[Row], lines: Sequence[int]) -> None:
+        """Add `rows`, read from `lines` of the file."""
+        arms = {row.arm for row in rows}
+        if arms != {None}:
+            self._arms |= {arm for arm in arms if arm is not None}
+            if self.arm is not None:
+                kept = [i for i, row in enumerate(rows) if row.arm == self.arm]
+                rows, lines = [rows[i] for i in kept], [lines[i] for i in kept]
+        suites = {row.suite for row in rows}
+        if self.suite is not None and UNNAMED in suites:
+            for row in rows:
+                row.suite = self.suite if row.suite == UNNAMED else row.suite
+            suites = {row.suite for row in rows}
+        self._suites |= suites
+        for suite in sorted(suites):
+            if self.suite not in (None, suite):
+                continue
+            table = self._tables.setdefault(suite, _Table(self))
+            if len(suites) == 1:
+                table.extend(rows, lines)
+            else:
+                kept = [i for i, row in enumerate(rows) if row.suite == suite]
+                table.extend([rows[i] for i in kept], [lines[i] for i in kept])
+
+    def finish(self) -> dict[str, Columns]:
+        """The tables by suite.
+
+        Raises:
+            UserError: nothing left, several arms and none chosen, or one (item, repeat) twice.
+        """
+        self._refuse_mixed_arms()
+        if not self._tables:
+            if self._suites:
+                held = ", ".join(sorted(self._suites))
+                raise refuse(
+                    self.path,
+                    None,
+                    f"no record of suite {self.suite!r}; it holds {held}",
+                    WRONG_USE,
+                )
+            raise refuse(self.path, None, "holds no record; give the log of a run that has some")
+        if self._scored_errors:
+            self.notes.append(
+                f"{self._scored_errors} failed requests carried a score; they count as unanswered"
+            )
+        return {suite: table.finish() for suite, table in self._tables.items()}
+
+    def _refuse_mixed_arms(self) -> None:
+        held = ", ".join(sorted(self._arms))
+        if self.arm is not None and self.arm not in self._arms:
+            problem = f"it holds {held}" if held else "its records name no arm"
+            raise refuse(self.path, None, f"no arm {self.arm!r}; {problem}", WRONG_USE)
+        if self.arm is None and len(self._arms) > 1:
+            raise refuse(
+                self.path, None, f"holds the arms {held}; choose one as FILE::ARM", WRONG_USE
+            )
+
+    def scored_error(self) -> None:
+        """Count a failed request that its harness scored nevertheless."""
+        self._scored_errors += 1
+
+
+class _Table:
+    """One suite's columns while they grow, chunk by chunk: rows are dropped once read."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+        self.codes: dict[str, int] = {}
+        self.chunks: dict[str, list[npt.NDArray[Any]]] = {
+            name: [] for name in ("item", "repeat", "score", "truncated", "tokens", "line")
+        }
+        self.hashes: dict[str, list[npt.NDArray[np.bytes_]]] = {"prompt": [], "target": []}
+        self.texts: dict[str, list[str | None]] = {"text": [], "answer": [], "rule": []}
+        self.errors: dict[int, str] = {}
+        self.rows = 0
+
+    def extend(self, rows: Sequence[Row], lines: Sequence[int]) -> None:
+        codes = self.codes
+        self._append("item", [codes.setdefault(str(r.item), len(codes)) for r in rows], np.int32)
+        self._append("repeat", [r.repeat for r in rows], np.int32)
+        # None becomes NaN in an array of floats.
+        score = np.array([r.correct for r in rows], np.float64)
+        self._note_errors(rows, lines, score)
+        self.chunks["score"].append(score)
+        truncated = [-1 if r.truncated is None else r.truncated for r in rows]
+        self._append("truncated", truncated, np.int8)
+        tokens = [-1 if r.completion_tokens is None else r.completion_tokens for r in rows]
+        self._append("tokens", tokens, np.int32)
+        self._append("line", lines, np.int32)
+        self._append_hashes("prompt", [r.prompt_sha256 for r in rows], lines)
+        self._append_hashes("target", [r.target_sha256 for r in rows], lines)
+        self.texts["text"] += [r.text for r in rows]
+        self.texts["answer"] += [r.answer for r in rows]
+        self.texts["rule"] += [r.rule for r in rows]
+        self.rows += len(rows)
+
+    def _append(self, name: str, values: Iterable[Any], dtype: type[np.generic]) -> None:
+        self.chunks[name].append(np.array(values, dtype))
+
+    def _append_hashes(self, name: str, values: list[str | None], lines: Sequence[int]) -> None:
+        if None in values:
+            values = [value or "" for value in values]
+        try:
+            self.hashes[name].append(np.array(values, np.bytes_))
+        except UnicodeEncodeError:
+            row = next(i for i, value in enumerate(values) if value and not value.isascii())
+            raise refuse(
+                self.builder.path, lines[row], f"{name}_sha256 is {values[row]!r}; write it in hex"
+            ) from None
+
+    def _note_errors(
+        self, rows: Sequence[Row], lines: Sequence[int], score: npt.NDArray[np.float64]
+    ) -> None:
+        failed = [i for i, row in enumerate(rows) if row.error]
+        for i in failed:
+            self.errors[self.rows + i] = str(rows[i].error)
+            if rows[i].correct is not None:
+                self.builder.scored_error()
+        score[failed] = np.nan
+        if np.isnan(score).sum() > len(failed):
+            row = next(i for i, r in enumerate(rows) if r.correct is None and not r.error)
+            raise refuse(
+                self.builder.path,
+                lines[row],
+                f"correct is null for item {rows[row].item!r} and no error says why; "
+                "write true, false or a fraction, or the error",
+            )
+
+    def finish(self) -> Columns:
+        arrays = {name: np.concatenate(chunks) for name, chunks in self.chunks.items()}
+        self._refuse_duplicates(arrays)
+        texts = {k: v if any(x is not None for x in v) else None for k, v in self.texts.items()}
+        return Columns(
+            items=list(self.codes),
+            run=np.zeros(self.rows, np.int32),
+            errors=self.errors,
+            prompt=np.concatenate(self.hashes["prompt"]),
+            target=np.concatenate(self.hashes["target"]),
+            item=arrays["item"],
+            repeat=arrays["repeat"],
+            score=arrays["score"],
+            truncated=arrays["truncated"],
+            tokens=arrays["tokens"],
+            line=arrays["line"],
+            text=texts["text"],
+            answer=texts["answer"],
+            rule=texts["rule"],
+        )
+
+    def _refuse_duplicates(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        key = arrays["item"].astype(np.int64) * (int(arrays["repeat"].max()) + 1)
+        key += arrays["repeat"]
+        order = np.argsort(key, kind="stable")
+        again = np.flatnonzero(np.diff(key[order]) == 0)
+        if again.size:
+            first, second = order[again[0]], order[again[0] + 1]
+            item = list(self.codes)[arrays["item"][first]]
+            raise refuse(
+                self.builder.path,
+                int(arrays["line"][second]),
+                f"item {item!r}, repeat {arrays['repeat'][first]} stands already in line "
+                f"{arrays['line'][first]}; number the repeats, or give each run its own file",
+            )
+
+
+def refuse(path: Path, line: int | None, problem: str, exit_code: int = INVALID) -> UserError:
+    """The one line that names the file, the line, what is wrong there and the remedy."""
+    where = f"{path}, line {line}" if line is not None else f"{path}"
+    return UserError(f"{where}: {problem}", exit_code)
+
+
+def sha256(value: Any) -> str:
+    """SHA-256 in hexadecimal of a text, or of anything else as JSON with sorted keys."""
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    # Half a surrogate pair is what a cut answer may end in.
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+_WORDS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+
+
+def as_score(value: Any) -> float:
+    """A score from 0 to 1: true and false, a number, or inspect_ai's C, P, I and N.
+
+    Raises:
+        ValueError: anything else, NaN included; the message says what was found.
+    """
+    if isinstance(value, str):
+        word = _WORDS.get(value.strip().lower())
+        try:
+            value = float(value) if word is None else word
+        except ValueError:
+            raise ValueError(f"score {value!r} is no number, true, false, C, I, P or N") from None
+    if not isinstance(value, (bool, int, float)):
+        raise ValueError(f"score {value!r} ({type(value).__name__}) is no number")  # noqa: TRY004 - a bad value of the log, not of the program
+    number = float(value)
+    if math.isnan(number):
+        raise ValueError("score is NaN, so the answer was never graded; grade it or drop the run")
+    if not 0 <= number <= 1:
+        raise ValueError(f"score {number:g} is outside 0 to 1; rescale it")
+    return number
