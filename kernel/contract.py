@@ -118,8 +118,12 @@ def _check_inputs(
     )
     _require(groups >= 1, "x has G = 0 groups; it must have at least 1")
     _require(
-        isinstance(head_dim, int) and head_dim >= 1 and k >= 1 and k % head_dim == 0,
-        f"head_dim is {head_dim} and x has K = {k}; K must be a multiple of head_dim",
+        isinstance(head_dim, int)
+        and head_dim >= 2
+        and head_dim % 2 == 0
+        and k >= 1
+        and k % head_dim == 0,
+        f"head_dim is {head_dim} and x has K = {k}; head_dim must be even and K a multiple of it",
     )
     _require(
         weight.dim() == 3 and weight.shape[0] == groups and weight.shape[2] == k,
