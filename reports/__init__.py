@@ -1,1 +1,5 @@
-"""From a run folder to the page a reviewer reads."""
+"""From a run folder to a page that a reviewer can decide from: `reports.render(run_dir)`."""
+
+from reports.page import render
+
+__all__ = ["render"]

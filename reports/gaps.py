@@ -1,0 +1,116 @@
+"""What a run does not establish, written from its data, with what would settle it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from reports import words
+from reports.layers import worst_loss
+from verify.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from reports.read import Kernel, Run, Suite
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Something this run leaves open, and what would settle it (empty if nothing is known)."""
+
+    claim: str
+    remedy: str = ""
+
+
+def gaps(run: Run) -> tuple[Gap, ...]:
+    """Everything left open, the gravest first."""
+    return (
+        *_missing_layers(run),
+        *_margins(run.result.suites),
+        *_unseen(run.result.suites),
+        *_truncation(run.result.suites),
+        *(_kernel(run.result.kernel) if run.result.kernel else ()),
+        *_noise(run),
+        Gap("Speed: neither latency nor throughput was measured."),
+    )
+
+
+def _missing_layers(run: Run) -> Iterator[Gap]:
+    if run.result.kernel is None:
+        yield Gap(
+            "Whether the kernel\u2019s own output and bytes are right: layers 1 and 2 were not run "
+            "here.",
+            "python -m verify.kernel, with --out naming this folder.",
+        )
+    if not run.result.suites:
+        yield Gap(
+            "Whether the model still answers as well: layer 3 was not run here.",
+            "python -m verify.evals --arms base,pr",
+        )
+
+
+def _margins(suites: Sequence[Suite]) -> Iterator[Gap]:
+    """Suites that could not tell, each with the reason that says what would settle it."""
+    for suite in suites:
+        allowed = suite.noninferiority
+        if suite.verdict is Verdict.INCONCLUSIVE and allowed is not None:
+            yield Gap(
+                f"That {suite.suite} loses less than {words.size(allowed.margin_pt)} points.",
+                suite.reason,
+            )
+
+
+def _unseen(suites: Sequence[Suite]) -> Iterator[Gap]:
+    """What a pass leaves open."""
+    worst = {s.suite: worst_loss(s) for s in suites if s.verdict is Verdict.PASS}
+    losses = [
+        f"{words.at_most(points)} points on {name}" for name, points in worst.items() if points
+    ]
+    if losses:
+        yield Gap(
+            f"That nothing is lost at all: a loss of up to {words.listed(losses)} agrees with "
+            "these answers.",
+            "a smaller --margin, with more questions or repeats.",
+        )
+
+
+def _truncation(suites: Sequence[Suite]) -> Iterator[Gap]:
+    """Answers that were cut off, or may have been."""
+    unknown = [s.suite for s in suites if s.truncated is None]
+    if unknown:
+        yield Gap(
+            f"Whether answers were cut off at the token limit: {words.listed(unknown)} did not "
+            "record it."
+        )
+    cut = {
+        suite.suite: number
+        for suite in suites
+        if suite.truncated and (number := (suite.truncated.base or 0) + (suite.truncated.pr or 0))
+    }
+    if cut:
+        named = words.listed([f"{number:,} on {suite}" for suite, number in cut.items()])
+        yield Gap(
+            f"What the answers cut off at the token limit would have said: {named}, both arms "
+            "together.",
+            "a higher token limit, for both arms.",
+        )
+
+
+def _kernel(kernel: Kernel) -> Iterator[Gap]:
+    if kernel.executed < kernel.cases:
+        yield Gap(
+            f"The kernel\u2019s output in {words.count(kernel.cases - kernel.executed, 'case')} "
+            "that did not run."
+        )
+
+
+def _noise(run: Run) -> Iterator[Gap]:
+    repeats = [s.repeats for s in run.result.suites if s.repeats]
+    once = [r for r in repeats if max(r.base or 1, r.pr or 1) == 1]
+    if run.result.suites and "aa" not in run.document:
+        asked = " Each question was asked once." if once else ""
+        yield Gap(
+            "How far the base arm differs from itself when it is run twice (A/A): the noise was "
+            f"not measured.{asked}",
+        )

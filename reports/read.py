@@ -1,0 +1,199 @@
+"""What a run left in its folder, decoded and checked: the one input of a page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from verify.command import UserError
+from verify.store import Store
+from verify.verdict import Verdict  # noqa: TC001 - msgspec reads the annotations when it runs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from verify.store import Record
+
+T = TypeVar("T")
+
+
+class Arms(msgspec.Struct, Generic[T], frozen=True):
+    """One value for each arm."""
+
+    base: T
+    pr: T
+
+
+class McNemar(msgspec.Struct, frozen=True):
+    """Two-sided p-values of the lost against the gained."""
+
+    exact: float
+    midp: float
+
+
+class Noninferiority(msgspec.Struct, frozen=True):
+    """One-sided test of a loss of `margin_pt` percentage points or more."""
+
+    margin_pt: float
+    p: float | None = None
+    method: str = ""
+
+
+class Equivalence(msgspec.Struct, frozen=True):
+    """Two one-sided tests of a change of `margin_pt` percentage points or more."""
+
+    margin_pt: float
+    p: float | None = None
+
+
+class Suite(msgspec.Struct, frozen=True):
+    """One suite's comparison; differences are PR - base, in percentage points.
+
+    Whatever an invalid or unfinished comparison could not compute is None.
+    """
+
+    suite: str
+    verdict: Verdict
+    items: int = 0
+    reason: str = ""
+    repeats: Arms[int | None] | None = None
+    both: int | None = None
+    lost: int | None = None
+    gained: int | None = None
+    neither: int | None = None
+    accuracy: Arms[float | None] | None = None
+    difference_pt: float | None = None
+    interval_pt: tuple[float, float] | None = None
+    confidence: float = 0.95
+    interval_method: str | None = None
+    mcnemar: McNemar | None = None
+    noninferiority: Noninferiority | None = None
+    equivalence: Equivalence | None = None
+    smallest_margin_pt: float | None = None
+    truncated: Arms[int | None] | None = None
+    truncation_bounds_pt: tuple[float, float] | None = None
+    detectable_pt: float | None = None
+
+
+class FirstBad(msgspec.Struct, frozen=True):
+    """The first wrong element: where it is, its value and the value it should have."""
+
+    index: tuple[int, ...]
+    byte: int
+    actual: str
+    expected: str
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One check that failed in one case."""
+
+    case: str
+    check: str
+    layer: int
+    message: str
+    replay: str
+    first_bad: FirstBad | None = None
+
+
+class Kernel(msgspec.Struct, frozen=True):
+    """What `verify.kernel` wrote; `seconds` is the time the cases took."""
+
+    verdict: Verdict
+    cases: int
+    executed: int
+    findings: tuple[Finding, ...]
+    tiers: dict[str, int]
+    adequacy: dict[str, int]
+    environment: dict[str, str]
+    seconds: float
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What `result.json` says; the manifest stands beside it, in a file of its own."""
+
+    verdict: Verdict
+    suites: tuple[Suite, ...] = ()
+    kernel: Kernel | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """What both arms were asked, and the answer that counts as right."""
+
+    prompt: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder's content. `document` and `manifest` are as written, for the page to hand on."""
+
+    folder: Path
+    result: Result
+    document: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+    records: tuple[Record, ...]
+    questions: Mapping[tuple[str, str], Question]
+
+
+def read(folder: Path) -> Run:
+    """Read a run folder.
+
+    Raises:
+        UserError: `result.json` is missing, or a file does not hold what it should.
+    """
+    document, result = _result(folder)
+    records, questions = _records(folder, result)
+    manifest = _manifest(folder, document)
+    return Run(folder, result, document, manifest, records, questions)
+
+
+def _result(folder: Path) -> tuple[dict[str, Any], Result]:
+    path = folder / "result.json"
+    document = _json(path)
+    if document is None:
+        raise UserError(f"{path} does not exist; name a folder that verify.evals wrote")
+    if "kernel" not in document:
+        document["kernel"] = _json(folder / "kernel.json")
+    try:
+        return document, msgspec.convert(document, Result)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{path}: {error}; it is not a result of verify.evals") from error
+
+
+def _manifest(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
+    return _json(folder / "manifest.json") or dict(document.get("manifest") or {})
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    """The object in `path`, or None where there is no such file."""
+    try:
+        # not msgspec: a lone surrogate in a model's words is data here, and it refuses those
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UserError(f"{path} is not JSON ({error}); run again into a fresh --out") from error
+    if not isinstance(value, dict):
+        raise UserError(f"{path} holds no JSON object; run again into a fresh --out")
+    return value
+
+
+def _records(
+    folder: Path, result: Result
+) -> tuple[tuple[Record, ...], dict[tuple[str, str], Question]]:
+    """Every record and question of the run; none where only counts were compared."""
+    path = folder / "records.sqlite"
+    if not path.exists():
+        return (), {}
+    store = Store.open(path)
+    questions = {
+        (suite.suite, row.item): Question(row.prompt, row.target)
+        for suite in result.suites
+        for row in store.items(suite.suite)
+    }
+    return tuple(store.records()), questions

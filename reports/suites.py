@@ -1,0 +1,219 @@
+"""Layer 3 in figures: one table of every figure for every suite, and each suite by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from reports import text, words
+from reports.layers import worst_loss
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from reports.questions import Answers
+    from reports.read import Arms, Suite
+    from verify.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A suite's value of one figure, and beneath it the method that gave it."""
+
+    value: str
+    method: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of every suite, and what it says for who does not know it."""
+
+    name: str
+    meaning: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Questions by whether base and PR answer them rightly."""
+
+    both: int
+    lost: int
+    gained: int
+    neither: int
+
+    @property
+    def items(self) -> int:
+        """All questions."""
+        return self.both + self.lost + self.gained + self.neither
+
+
+@dataclass(frozen=True)
+class SuiteView:
+    """A suite by itself."""
+
+    anchor: str
+    name: str
+    verdict: Verdict
+    reason: str
+    table: Table | None
+    answers: Answers | None
+
+
+def suite_views(suites: Sequence[Suite], answers: Mapping[str, Answers]) -> tuple[SuiteView, ...]:
+    """Each suite with its two-by-two table and the questions on which the arms disagree."""
+    return tuple(
+        SuiteView(
+            anchor=text.anchor("suite", suite.suite),
+            name=suite.suite,
+            verdict=suite.verdict,
+            reason=suite.reason,
+            table=_table(suite),
+            answers=answers.get(suite.suite),
+        )
+        for suite in suites
+    )
+
+
+def _table(suite: Suite) -> Table | None:
+    cells = [suite.both, suite.lost, suite.gained, suite.neither]
+    known = [cell for cell in cells if cell is not None]
+    return Table(*known) if len(known) == len(cells) else None
+
+
+def figures(suites: Sequence[Suite]) -> tuple[Figure, ...]:
+    """Every figure that at least one suite has, in the order in which a reader needs them."""
+    rows = [
+        Figure(name, meaning, tuple(cell(suite) or _UNKNOWN for suite in suites))
+        for name, meaning, cell in _FIGURES
+    ]
+    return tuple(row for row in rows if any(cell is not _UNKNOWN for cell in row.cells))
+
+
+_UNKNOWN = Cell("\u2013")
+
+
+def _questions(suite: Suite) -> Cell:
+    return Cell(f"{suite.items:,}")
+
+
+def _accuracy(suite: Suite) -> Cell | None:
+    return _both(suite.accuracy, words.share)
+
+
+def _both(
+    arms: Arms[float | None] | Arms[int | None] | None, write: Callable[[float], str]
+) -> Cell | None:
+    if arms is None or (arms.base is None and arms.pr is None):
+        return None
+    base, pr = (words.NOT_KNOWN if n is None else write(n) for n in (arms.base, arms.pr))
+    return Cell(f"{base}, {pr}")
+
+
+def _difference(suite: Suite) -> Cell | None:
+    return None if suite.difference_pt is None else Cell(f"{words.change(suite.difference_pt)} pt")
+
+
+def _interval(suite: Suite) -> Cell | None:
+    if suite.interval_pt is None:
+        return None
+    level = f"{100 * suite.confidence:.3g}\u00a0%"
+    method = f"{level}, {suite.interval_method}" if suite.interval_method else level
+    return Cell(f"{words.interval(suite.interval_pt)} pt", method)
+
+
+def _margin(suite: Suite) -> Cell | None:
+    test = suite.noninferiority
+    return None if test is None else Cell(f"{words.size(test.margin_pt)} pt")
+
+
+def _noninferiority(suite: Suite) -> Cell | None:
+    test = suite.noninferiority
+    return None if test is None or test.p is None else Cell(words.p_value(test.p), test.method)
+
+
+def _smallest(suite: Suite) -> Cell | None:
+    if suite.smallest_margin_pt is None:
+        return None
+    return Cell(f"{words.at_most(worst_loss(suite) or 0)} pt")
+
+
+def _detectable(suite: Suite) -> Cell | None:
+    return None if suite.detectable_pt is None else Cell(f"{words.size(suite.detectable_pt)} pt")
+
+
+def _exact(suite: Suite) -> Cell | None:
+    return None if suite.mcnemar is None else Cell(words.p_value(suite.mcnemar.exact))
+
+
+def _midp(suite: Suite) -> Cell | None:
+    return None if suite.mcnemar is None else Cell(words.p_value(suite.mcnemar.midp))
+
+
+def _equivalence(suite: Suite) -> Cell | None:
+    same = suite.equivalence
+    if same is None or same.p is None:
+        return None
+    return Cell(words.p_value(same.p), f"within {words.size(same.margin_pt)} pt")
+
+
+def _truncated(suite: Suite) -> Cell | None:
+    return _both(suite.truncated, "{:,}".format)
+
+
+def _bounds(suite: Suite) -> Cell | None:
+    if suite.truncation_bounds_pt is None or suite.truncated is None:
+        return None
+    return Cell(f"{words.interval(suite.truncation_bounds_pt)} pt")
+
+
+def _repeats(suite: Suite) -> Cell | None:
+    return _both(suite.repeats, "{:,}".format)
+
+
+_FIGURES: tuple[tuple[str, str, Callable[[Suite], Cell | None]], ...] = (
+    ("Questions", "Answered by both arms.", _questions),
+    ("Accuracy", "Share of right answers: base, PR.", _accuracy),
+    ("Difference", "PR minus base, in percentage points.", _difference),
+    ("Interval", "The differences that agree with these answers.", _interval),
+    ("Loss allowed", "The margin, fixed before the run.", _margin),
+    (
+        "Non-inferiority",
+        (
+            "One-sided p: how rarely one would see this if the whole margin were really lost. "
+            "0.025 or less shows that the loss is smaller."
+        ),
+        _noninferiority,
+    ),
+    (
+        "Smallest margin shown",
+        "The largest loss that these answers leave open, one-sided 2.5\u00a0%.",
+        _smallest,
+    ),
+    (
+        "Detectable difference",
+        "A real loss of this size would probably have been noticed; a smaller one may not.",
+        _detectable,
+    ),
+    (
+        "McNemar, exact",
+        (
+            "Two-sided p: how often lost and gained would part at least this unevenly if the "
+            "change did nothing. A large p does not mean harmless."
+        ),
+        _exact,
+    ),
+    ("McNemar, mid-p", "The same, less cautious where few questions flip.", _midp),
+    (
+        "Equivalence",
+        "p of two one-sided tests: neither better nor worse by the margin.",
+        _equivalence,
+    ),
+    ("Truncated", "Answers cut off at the token limit: base, PR.", _truncated),
+    (
+        "Truncation bounds",
+        "The difference with every truncated answer counted against PR, and for it.",
+        _bounds,
+    ),
+    ("Repeats", "How often each question was asked: base, PR.", _repeats),
+)

@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+
+import pytest
+from verify.command import UserError
+
+from reports import render
+
+HOSTILE = (
+    "</pre></details><script>alert(1)</script>{{ 7 * 7 }}{% raw %}<img src=x onerror=alert(1)>"
+    "\" onmouseover='x' \x1b[31mred\x00 \u202egnp.exe \r\u200b]]>-->"
+)
+
+
+@pytest.fixture
+def page_of(write_run, parse):
+    return lambda **contents: parse(render(write_run(**contents)).read_text(encoding="utf-8"))
+
+
+def verdicts(page):
+    """The words beside the three layers, in order."""
+    listed = page.html[page.html.index('<ol class="layers">') : page.html.index("</ol>")]
+    return re.findall(r'<span class="pill \w+">([^<]+)<', listed)
+
+
+def gaps(page):
+    return page.one("ul", "gaps")["text"]
+
+
+@pytest.mark.parametrize("verdict", ["pass", "fail", "inconclusive", "invalid"])
+def test_the_page_is_well_formed_in_every_state(page_of, make_suite, make_kernel, finding, verdict):
+    page = page_of(
+        suites=[make_suite(verdict=verdict)],
+        kernel=make_kernel([finding()] if verdict == "fail" else []),
+        verdict=verdict,
+    )
+    assert page.errors == []
+    ids = [e["@id"] for e in page.elements if "@id" in e]
+    assert len(ids) == len(set(ids))
+    links = [e["@href"] for e in page.all("a")]
+    assert {link.removeprefix("#") for link in links} <= set(ids)
+    levels = [int(e["tag"][1]) for e in page.elements if re.fullmatch(r"h\d", e["tag"])]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(lower - upper <= 1 for upper, lower in zip(levels, levels[1:], strict=False))
+
+
+def test_the_page_loads_nothing_and_runs_only_its_own_script(page_of, make_kernel):
+    page = page_of(kernel=make_kernel())
+    assert not re.search(r"https?://", page.html)
+    assert {e["@href"] for e in page.all("link")} == {"data:,"}
+    assert not [e for e in page.elements if "@src" in e or "@style" in e]
+    assert not [name for e in page.elements for name in e if name.startswith("@on")]
+    (policy,) = [e["@content"] for e in page.all("meta") if "@http-equiv" in e]
+    assert policy.startswith("default-src 'none'; ")
+    script = page.all("script")[-1]["text"]
+    for source in (page.one("style")["text"], script):
+        digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+
+
+def test_verdicts_come_first_and_in_order(page_of, make_suite, make_kernel, finding):
+    page = page_of(
+        verdict="fail",
+        kernel=make_kernel([finding(layer=2)]),
+        suites=[make_suite(), make_suite("mini-aime", "inconclusive", smallest_margin_pt=8.1)],
+    )
+    assert page.one("h1")["text"].startswith("Fails.")
+    assert verdicts(page) == ["Passes", "Fails", "Cannot tell"]
+    figures = [e["text"].split(" cases")[0] for e in page.all("p", "figure")]
+    assert figures == ["0 of 312", "1 of 312", "\u2264 8.1 pt lost on mini-aime; 5 allowed"]
+    order = [page.html.index(f'id="{part}"') for part in ("layers", "gaps", "answers", "manifest")]
+    assert order == sorted(order)
+
+
+def test_of_suites_that_pass_the_nearest_to_its_margin_speaks(page_of, make_suite):
+    page = page_of(
+        suites=[make_suite(smallest_margin_pt=1.0), make_suite("tight", smallest_margin_pt=4.2)]
+    )
+    assert "\u2264 4.2 pt" in page.one("p", "figure")["text"]
+    assert (
+        "p to 4.2 points may be lost on tight, where 5 are allowed" in page.one("p", "lead")["text"]
+    )
+
+
+def test_layers_that_were_not_run_are_said_to_be_missing(page_of, make_kernel):
+    page = page_of(kernel=None)
+    assert verdicts(page) == ["Not run", "Not run", "Passes"]
+    assert "layers 1 and 2 were not run" in gaps(page)
+    page = page_of(kernel=make_kernel(), suites=[], manifest=None, kept=None)
+    assert verdicts(page) == ["Passes", "Passes", "Not run"]
+    assert "layer 3 was not run" in gaps(page)
+    assert page.errors == []
+
+
+def test_a_kernel_that_did_not_run_is_invalid_not_right(page_of, make_kernel):
+    page = page_of(verdict="invalid", kernel=make_kernel(verdict="invalid", executed=0))
+    assert verdicts(page)[:2] == ["Invalid", "Invalid"]
+    assert "312 cases that did not run" in gaps(page)
+
+
+def test_findings_carry_their_replay(page_of, make_kernel, finding):
+    many = [finding(case=f"T={n}-seed=<{n}>") for n in range(25)] + [
+        finding(case="T=1-rotated", check="interval", layer=1, first_bad=None)
+    ]
+    page = page_of(verdict="fail", kernel=make_kernel(many))
+    shown = [e["text"] for e in page.all("p", "replay")]
+    assert sum("--case T=" in text for text in shown) == 20 + 1
+    assert "--case T=0-seed=<0>" in shown[1]
+    first, second = page.all("details", "finding")
+    assert "Layer 1" in first["text"]
+    assert "25 cases" in second["text"]
+    assert "5 more findings" in second["text"]
+    assert "0x7e" in second["text"]
+
+
+def test_every_disagreement_is_listed_once(page_of, make_suite, records):
+    kept = [*records(), *records("mini-aime", both=1, lost=0, gained=1, neither=0)]
+    page = page_of(suites=[make_suite(), make_suite("mini-aime", items=2)], kept=kept)
+    items = [e["text"] for e in page.all("code", "item")]
+    assert items == ["q0170", "q0171", "q0172", "q0173", "q0174", "q0001"]
+    tags = [e["text"] for e in page.all("span", "tag")]
+    assert tags == ["lost"] * 3 + ["gained"] * 3
+    assert "187 of 192 pairs of answers are the same letter for letter" in page.html
+
+
+def test_a_disagreement_shows_both_answers_from_where_they_part(page_of, records):
+    page = page_of(kept=records(both=0, lost=1, gained=0, neither=0))
+    question = page.one("details", "question")
+    assert "What is 40 + 2?" in question["text"]
+    assert [e["text"] for e in page.all("mark")] == [" 42", " 41"]
+    assert page.one("pre", "shared")["text"] == "First 40 + 2 is taken.\nThe sum is"
+    assert question["text"].count("by the rule after-hashes; 17 tokens") == 2
+
+
+def test_repeats_show_where_the_arms_part_and_mcnemar_may_be_null(page_of, make_suite, records):
+    kept = list(records(both=1, lost=1, gained=0, neither=0, repeats=3))
+    flipped = next(r for r in kept if (r.arm, r.item, r.repeat) == ("pr", "q0001", 1))
+    kept[kept.index(flipped)] = type(flipped)(
+        **{name: getattr(flipped, name) for name in flipped.__struct_fields__} | {"correct": True}
+    )
+    page = page_of(
+        suites=[make_suite(repeats={"base": 3, "pr": 3}, mcnemar=None, items=2)], kept=kept
+    )
+    question = page.one("details", "question")
+    assert re.findall(r"Repeat \d", question["text"]) == ["Repeat 1", "Repeat 3"]
+    assert "McNemar" not in page.one("table", "figures")["text"]
+    assert "Clustering by question" in page.one("dl", "methods")["text"]
+
+
+def test_repeats_that_balance_are_no_disagreement(page_of, records):
+    def graded(arm, repeat):
+        return (arm == "base") == (repeat == 0)
+
+    kept = [
+        type(r)(
+            **{name: getattr(r, name) for name in r.__struct_fields__}
+            | {"correct": graded(r.arm, r.repeat)}
+        )
+        for r in records(both=1, lost=0, gained=0, neither=0, repeats=2)
+    ]
+    assert not page_of(kept=kept).all("details", "question")
+
+
+def test_what_is_not_known_is_said_so(page_of, make_suite):
+    page = page_of(
+        verdict="invalid",
+        suites=[
+            {"suite": "gsm8k", "verdict": "invalid", "items": 0, "reason": "item 7 is missing"},
+            make_suite(truncated=None, truncation_bounds_pt=None),
+        ],
+        kept=None,
+    )
+    assert page.errors == []
+    assert "gsm8k and mini-gsm8k did not record it" in gaps(page)
+    assert "item 7 is missing" in page.html
+    assert "No answers were kept" in page.html
+
+
+def test_gaps_are_written_from_the_data(page_of, make_suite):
+    page = page_of(
+        verdict="inconclusive",
+        suites=[
+            make_suite(truncated={"base": 2, "pr": 1}, smallest_margin_pt=3.6101),
+            make_suite("mini-aime", "inconclusive", reason="needs 412 questions"),
+        ],
+    )
+    text = gaps(page)
+    assert "a loss of up to 3.62 points on mini-gsm8k agrees" in text
+    assert "3 on mini-gsm8k, both arms together" in text
+    assert "That mini-aime loses less than 5 points." in text
+    assert "needs 412 questions" in text
+    assert "(A/A): the noise was not measured" in text
+
+
+def test_hostile_texts_stay_texts(page_of, make_suite, make_kernel, finding, records):
+    hostile = {("base", "q0000"): HOSTILE, ("pr", "q0000"): HOSTILE * 2}
+    page = page_of(
+        verdict="fail",
+        suites=[make_suite(HOSTILE, "fail", reason=HOSTILE, interval_method=HOSTILE)],
+        kernel=make_kernel(
+            [finding(case=HOSTILE, check=HOSTILE, message=HOSTILE, replay=HOSTILE)],
+            environment={HOSTILE: HOSTILE},
+            tiers={HOSTILE: 1},
+        ),
+        manifest={"arms": {"base": {HOSTILE: HOSTILE}, "pr": {}}, HOSTILE: HOSTILE},
+        kept=records(HOSTILE, both=0, lost=1, gained=0, neither=0, texts=hostile),
+        prompt=HOSTILE,
+        target=HOSTILE,
+    )
+    assert page.errors == []
+    assert len(page.all("script")) == 2
+    assert not page.all("img")
+    assert not [name for e in page.elements for name in e if name.startswith("@on")]
+    assert "{{ 7 * 7 }}" in page.one("details", "question")["text"]
+    outside = page.html[: page.html.index('<script type="application/json"')]
+    assert not set("\x00\x1b\r\u202e\u200b") & set(outside)
+    assert "\u241b[31mred\u2400" in page.one("details", "question")["text"]
+    data = json.loads(page.one("script", id="data")["text"])
+    assert data["result"]["suites"][0]["suite"] == HOSTILE
+
+
+def test_a_lone_surrogate_in_a_file_does_not_stop_the_page(page_of, make_suite):
+    page = page_of(suites=[make_suite(reason="half \ud83d of a sign")])
+    assert "half \u27e8U+D83D\u27e9 of a sign" in page.html
+
+
+def test_long_texts_are_cut_and_say_so(page_of, records):
+    texts = {("base", "q0000"): "x " * 500_000, ("pr", "q0000"): "y" * 1_000_000}
+    page = page_of(
+        kept=records(both=0, lost=1, gained=0, neither=0, texts=texts), prompt="p" * 100_000
+    )
+    assert len(page.html) < 150_000
+    assert "later characters: see records.sqlite" in page.html
+    assert "92,000 earlier characters: see records.sqlite" in page.html
+
+
+def test_the_manifest_marks_what_differs(page_of):
+    page = page_of()
+    differing = [e["text"].split()[1] for e in page.all("tr", "differs")]
+    assert differing == ["wo_a"]
+    assert "python -m verify.evals --arms base,pr" in page.html
+    assert "versions.torch" in page.html
+
+
+def test_arms_bear_their_own_names(page_of, records):
+    kept = [
+        type(r)(
+            **{name: getattr(r, name) for name in r.__struct_fields__}
+            | {"arm": {"base": "old", "pr": "new"}[r.arm]}
+        )
+        for r in records()
+    ]
+    page = page_of(manifest={"arms": {"old": {"url": "a"}, "new": {"url": "b"}}}, kept=kept)
+    assert len(page.all("details", "question")) == 5
+    assert "new: 41" in page.one("article", "suite")["text"]
+
+
+def test_the_data_can_be_had_from_the_page(page_of, records, make_kernel):
+    page = page_of(kernel=make_kernel(), kept=records())
+    data = json.loads(page.one("script", id="data")["text"])
+    assert data["result"]["kernel"]["cases"] == 312
+    rows = [
+        dict(zip(data["records"]["columns"], row, strict=True)) for row in data["records"]["rows"]
+    ]
+    assert sum(row["correct"] for row in rows if row["arm"] == "base") == 173
+    assert page.one("button", id="download")["@data-name"] == "run.json"
+
+
+def test_the_same_run_gives_the_same_page(write_run, records):
+    folder = write_run(kept=records())
+    first = render(folder).read_bytes()
+    assert render(folder).read_bytes() == first
+    assert sorted(p.suffix for p in folder.iterdir() if p.name.startswith("report")) == [".html"]
+
+
+def test_tables_say_what_they_hold(page_of, make_kernel, records):
+    page = page_of(kernel=make_kernel(), kept=records())
+    assert len(page.all("table")) == len(page.all("caption"))
+    assert all(e.get("@scope") in {"row", "col"} for e in page.all("th"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "does not exist"),
+        ("{", "is not JSON"),
+        ("[]", "holds no JSON object"),
+        ('{"verdict": "maybe"}', "verdict"),
+        ('{"verdict": "pass", "suites": [{"suite": 7, "verdict": "pass"}]}', "suites[0].suite"),
+    ],
+)
+def test_a_folder_that_is_no_run_is_refused_in_one_line(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "result.json").write_text(content)
+    with pytest.raises(UserError, match=re.escape(message)) as caught:
+        render(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "report.html").exists()
