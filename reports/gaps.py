@@ -41,7 +41,7 @@ def _missing_layers(run: Run) -> Iterator[Gap]:
         yield Gap(
             "Whether the kernel\u2019s own output and bytes are right: layers 1 and 2 were not run "
             "here.",
-            "python -m verify.kernel, with --out naming this folder.",
+            "python -m verify.kernel --out with this folder.",
         )
     if not run.result.suites:
         yield Gap(
@@ -56,8 +56,8 @@ def _margins(suites: Sequence[Suite]) -> Iterator[Gap]:
         allowed = suite.noninferiority
         if suite.verdict is Verdict.INCONCLUSIVE and allowed is not None:
             yield Gap(
-                f"That {suite.suite} loses less than {words.size(allowed.margin_pt)} points.",
-                suite.reason,
+                f"That {suite.suite} loses less than {words.size(allowed.margin_pt)} points: "
+                f"{words.sentence(suite.reason)}"
             )
 
 

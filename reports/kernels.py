@@ -9,29 +9,37 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from reports.read import Finding, Kernel
 
-# Findings written out for each check; a broken kernel has hundreds that say the same.
-SHOWN = 20
+# Findings of each check that stand open, and that can be opened; a broken kernel has hundreds.
+OPEN = 3
+SHOWN = 100
+
+_TIERS = {
+    "exact": "the input fixes every sum, so no error is allowed",
+    "declared": "bound from the accumulation that the kernel declares",
+    "calibrated": "bound from the default accumulation, as the kernel declares none",
+}
 
 
 @dataclass(frozen=True)
 class Group:
-    """The findings of one check: the first of them, and how many more there are."""
+    """The findings of one check: the first of them, more that open, and how many are left out."""
 
     layer: int
     check: str
     cases: int
     findings: tuple[Finding, ...]
+    more: tuple[Finding, ...]
     left_out: int
 
 
 @dataclass(frozen=True)
 class KernelView:
-    """The kernel layers as the page shows them; `environment` is where the cases ran."""
+    """The kernel layers as the page shows them: tiers with their meaning and their cases."""
 
     cases: int
     executed: int
     seconds: float
-    tiers: tuple[tuple[str, int], ...]
+    tiers: tuple[tuple[str, str, int], ...]
     adequacy: tuple[tuple[str, int], ...]
     environment: tuple[tuple[str, str], ...]
     groups: tuple[Group, ...]
@@ -43,7 +51,7 @@ def kernel_view(kernel: Kernel) -> KernelView:
         cases=kernel.cases,
         executed=kernel.executed,
         seconds=kernel.seconds,
-        tiers=tuple(kernel.tiers.items()),
+        tiers=tuple((name, _TIERS.get(name, ""), n) for name, n in kernel.tiers.items()),
         adequacy=tuple(kernel.adequacy.items()),
         environment=tuple(kernel.environment.items()),
         groups=_groups(kernel),
@@ -60,7 +68,8 @@ def _groups(kernel: Kernel) -> tuple[Group, ...]:
             layer,
             check,
             cases=len({finding.case for finding in group}),
-            findings=tuple(group[:SHOWN]),
+            findings=tuple(group[:OPEN]),
+            more=tuple(group[OPEN:SHOWN]),
             left_out=max(0, len(group) - SHOWN),
         )
         for (layer, check), group in sorted(found.items(), key=lambda entry: entry[0][0])

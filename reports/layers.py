@@ -128,20 +128,13 @@ def _figure(suite: Suite) -> tuple[str, str, str]:
     if suite.verdict is Verdict.INVALID or allowed is None or worst is None or change is None:
         unit = f"questions of {suite.suite} paired"
         return f"{suite.items:,}", unit, f"the comparison on {suite.suite} is {suite.verdict}"
-    limit = words.size(allowed.margin_pt)
+    limit, most = words.size(allowed.margin_pt), words.at_most(worst)
     if suite.verdict is Verdict.FAIL:
-        return (
-            f"{words.change(change)} pt",
-            f"on {suite.suite}; a loss of {limit} allowed",
-            f"the difference on {suite.suite} is {words.change(change)} points, "
-            f"where a loss of {limit} is allowed",
-        )
-    clause = f"up to {words.at_most(worst)} points may be lost on {suite.suite}, where {limit} are allowed"
-    return (
-        f"\u2264 {words.at_most(worst)} pt",
-        f"lost on {suite.suite}; {limit} allowed",
-        clause,
-    )
+        figure, unit = f"{words.change(change)} pt", f"on {suite.suite}; a loss of {limit} allowed"
+        moved = f"the difference on {suite.suite} is {words.change(change)} points"
+        return figure, unit, f"{moved}, where a loss of {limit} is allowed"
+    clause = f"up to {most} points may be lost on {suite.suite}, where {limit} are allowed"
+    return f"\u2264 {most} pt", f"lost on {suite.suite}; {limit} allowed", clause
 
 
 def _answers_sentence(verdict: Verdict, deciding: Suite, suites: Sequence[Suite]) -> str:
@@ -153,18 +146,13 @@ def _answers_sentence(verdict: Verdict, deciding: Suite, suites: Sequence[Suite]
         )
     others = [s.suite for s in suites if s.verdict is verdict and s is not deciding]
     also = f" The same holds for {' and '.join(others)}." if others else ""
-    return f"{deciding.suite}: {_as_sentence(deciding.reason)}{also}"
-
-
-def _as_sentence(reason: str) -> str:
-    reason = reason.strip() or "no reason was recorded"
-    return reason if reason.endswith((".", "!", "?")) else f"{reason}."
+    return f"{deciding.suite}: {words.sentence(deciding.reason)}{also}"
 
 
 _HEADLINES = {
     Verdict.PASS: "Nothing wrong was found.",
-    Verdict.FAIL: "This change does harm.",
-    Verdict.INCONCLUSIVE: "This run cannot tell.",
+    Verdict.FAIL: "Something is broken.",
+    Verdict.INCONCLUSIVE: "The evidence does not decide.",
     Verdict.INVALID: "This run proves nothing.",
 }
 

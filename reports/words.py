@@ -59,6 +59,12 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
+def sentence(reason: str) -> str:
+    """A reason with a full stop at its end."""
+    reason = reason.strip() or "no reason was recorded"
+    return reason if reason.endswith((".", "!", "?")) else f"{reason}."
+
+
 _WORDS = {
     "pass": "Passes",
     "fail": "Fails",

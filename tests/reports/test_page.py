@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from itertools import pairwise
 
 import pytest
 from verify.command import UserError
@@ -46,7 +47,7 @@ def test_the_page_is_well_formed_in_every_state(page_of, make_suite, make_kernel
     levels = [int(e["tag"][1]) for e in page.elements if re.fullmatch(r"h\d", e["tag"])]
     assert levels[0] == 1
     assert levels.count(1) == 1
-    assert all(lower - upper <= 1 for upper, lower in zip(levels, levels[1:], strict=False))
+    assert all(lower - upper <= 1 for upper, lower in pairwise(levels))
 
 
 def test_the_page_loads_nothing_and_runs_only_its_own_script(page_of, make_kernel):
@@ -104,17 +105,17 @@ def test_a_kernel_that_did_not_run_is_invalid_not_right(page_of, make_kernel):
 
 
 def test_findings_carry_their_replay(page_of, make_kernel, finding):
-    many = [finding(case=f"T={n}-seed=<{n}>") for n in range(25)] + [
+    many = [finding(case=f"T={n}-seed=<{n}>") for n in range(125)] + [
         finding(case="T=1-rotated", check="interval", layer=1, first_bad=None)
     ]
     page = page_of(verdict="fail", kernel=make_kernel(many))
     shown = [e["text"] for e in page.all("p", "replay")]
-    assert sum("--case T=" in text for text in shown) == 20 + 1
+    assert sum("--case T=" in text for text in shown) == 100 + 1
     assert "--case T=0-seed=<0>" in shown[1]
     first, second = page.all("details", "finding")
     assert "Layer 1" in first["text"]
-    assert "25 cases" in second["text"]
-    assert "5 more findings" in second["text"]
+    assert "125 cases" in second["text"]
+    assert "25 more findings" in second["text"]
     assert "0x7e" in second["text"]
 
 
@@ -192,8 +193,7 @@ def test_gaps_are_written_from_the_data(page_of, make_suite):
     text = gaps(page)
     assert "a loss of up to 3.62 points on mini-gsm8k agrees" in text
     assert "3 on mini-gsm8k, both arms together" in text
-    assert "That mini-aime loses less than 5 points." in text
-    assert "needs 412 questions" in text
+    assert "That mini-aime loses less than 5 points: needs 412 questions." in text
     assert "(A/A): the noise was not measured" in text
 
 
