@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from kernel import mxfp8, rope
+from kernel.chain import inverse_rope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +67,15 @@ class Call:
             weight=torch.randint(-1, 2, self.weight.shape, generator=generator).bfloat16(),
             cos_sin=circle[turns].flatten(1),
         )
+
+    def bounds(self, roundings: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Least and greatest BF16 output of at most `roundings` FP32 errors a sum."""
+        rotated = inverse_rope(self.x, self.cos_sin, self.positions, self.head_dim).double()
+        weight = self.weight.double()
+        exact = torch.einsum("tgk,grk->tgr", rotated, weight).flatten(1)
+        size = torch.einsum("tgk,grk->tgr", rotated.abs(), weight.abs()).flatten(1)
+        error = roundings * 2.0**-24 * size
+        return (exact - error).bfloat16(), (exact + error).bfloat16()
 
 
 def _poisoned(
