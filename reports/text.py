@@ -22,12 +22,7 @@ _KEPT = {"\n", "\t"}
 
 
 def _stand_in(char: str) -> str:
-    code = ord(char)
-    if code < 0x20:
-        return chr(0x2400 + code)  # the Unicode pictures of control characters
-    if code == 0x7F:
-        return "\u2421"
-    return f"\u27e8U+{code:04X}\u27e9"
+    return f"\u27e8U+{ord(char):04X}\u27e9"  # few fonts have the pictures of U+2400
 
 
 def _is_hidden(char: str) -> bool:

@@ -219,7 +219,7 @@ def test_hostile_texts_stay_texts(page_of, make_suite, make_kernel, finding, rec
     assert "{{ 7 * 7 }}" in page.one("details", "question")["text"]
     outside = page.html[: page.html.index('<script type="application/json"')]
     assert not set("\x00\x1b\r\u202e\u200b") & set(outside)
-    assert "\u241b[31mred\u2400" in page.one("details", "question")["text"]
+    assert "\u27e8U+001B\u27e9[31mred\u27e8U+0000\u27e9" in page.one("details", "question")["text"]
     data = json.loads(page.one("script", id="data")["text"])
     assert data["result"]["suites"][0]["suite"] == HOSTILE
 

@@ -21,10 +21,10 @@ def test_visible_text_can_be_written_and_hides_nothing(given_text):
 @pytest.mark.parametrize(
     ("char", "sign"),
     [
-        ("\x00", "\u2400"),
-        ("\x1b", "\u241b"),
-        ("\r", "\u240d"),
-        ("\x7f", "\u2421"),
+        ("\x00", "\u27e8U+0000\u27e9"),
+        ("\x1b", "\u27e8U+001B\u27e9"),
+        ("\r", "\u27e8U+000D\u27e9"),
+        ("\x7f", "\u27e8U+007F\u27e9"),
         ("\u202e", "\u27e8U+202E\u27e9"),
         ("\ud83d", "\u27e8U+D83D\u27e9"),
     ],
