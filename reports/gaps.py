@@ -97,11 +97,40 @@ def _truncation(suites: Sequence[Suite]) -> Iterator[Gap]:
         )
 
 
+# What `verify.kernel` names where it found no GPU.
+_CPUS = {"x86_64", "amd64", "aarch64", "arm64"}
+
+
 def _kernel(kernel: Kernel) -> Iterator[Gap]:
+    """Where the kernel was not looked at, or not as closely as it could have been."""
+    where = kernel.environment
     if kernel.executed < kernel.cases:
         yield Gap(
-            f"The kernel\u2019s output in {words.count(kernel.cases - kernel.executed, 'case')} "
-            "that did not run."
+            "The kernel\u2019s output in "
+            f"{words.count(kernel.cases - kernel.executed, 'case')} that did not run."
+        )
+    if where.get("device", "").lower() in _CPUS:
+        yield Gap(
+            "What the kernel does on a GPU: its cases ran on a CPU, where Triton kernels are "
+            "interpreted, not compiled.",
+            "the same command on each architecture that will serve the model.",
+        )
+    if loose := kernel.tiers.get("calibrated"):
+        yield Gap(
+            f"The tightest bound on the kernel\u2019s rounding: it declares no accumulation, so in "
+            f"{words.count(loose, 'case')} a default one applied.",
+            "--arithmetic, with the K step, splits and rounding of the kernel.",
+        )
+    if unjudged := kernel.adequacy.get("blocks not judged"):
+        yield Gap(
+            f"The codes of {words.count(unjudged, 'block')} with NaN or Inf: the quantiser\u2019s "
+            "contract says nothing of them."
+        )
+    if where.get("budget", "full") != "full":
+        yield Gap(
+            f"Inputs beyond these {words.count(kernel.executed, 'case')}: the budget was "
+            f"{where['budget']}.",
+            "--budget full.",
         )
 
 

@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from reports import words
+
 if TYPE_CHECKING:
     from reports.read import Finding, Kernel
 
@@ -33,13 +35,23 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Tier:
+    """One way of judging layer 1: its cases, and the most that any value used of its bound."""
+
+    name: str
+    meaning: str
+    cases: int
+    use: str
+
+
+@dataclass(frozen=True)
 class KernelView:
-    """The kernel layers as the page shows them: tiers with their meaning and their cases."""
+    """The kernel layers as the page shows them."""
 
     cases: int
     executed: int
     seconds: float
-    tiers: tuple[tuple[str, str, int], ...]
+    tiers: tuple[Tier, ...]
     adequacy: tuple[tuple[str, int], ...]
     environment: tuple[tuple[str, str], ...]
     groups: tuple[Group, ...]
@@ -51,7 +63,15 @@ def kernel_view(kernel: Kernel) -> KernelView:
         cases=kernel.cases,
         executed=kernel.executed,
         seconds=kernel.seconds,
-        tiers=tuple((name, _TIERS.get(name, ""), n) for name, n in kernel.tiers.items()),
+        tiers=tuple(
+            Tier(
+                name,
+                _TIERS.get(name, ""),
+                cases,
+                words.share(kernel.use[name]) if kernel.use.get(name) else "\u2013",
+            )
+            for name, cases in kernel.tiers.items()
+        ),
         adequacy=tuple(kernel.adequacy.items()),
         environment=tuple(kernel.environment.items()),
         groups=_groups(kernel),

@@ -82,7 +82,10 @@ def _bytes_layer(number: int, kernel: Kernel | None) -> Layer:
         clause = f"{_SUBJECT[number]} is wrong in {figure} cases"
         return Layer(name, question, Verdict.FAIL, figure, unit, sentence, clause, anchor)
     clause = f"{_SUBJECT[number]} is right in all {words.count(kernel.executed, 'case')}"
-    return Layer(name, question, Verdict.PASS, figure, unit, _RIGHT[number], clause, anchor)
+    sentence = _RIGHT[number]
+    if number == 1 and (used := max(kernel.use.values(), default=0)):
+        sentence += f" No value used more than {words.share(used)} of that."
+    return Layer(name, question, Verdict.PASS, figure, unit, sentence, clause, anchor)
 
 
 def failed_checks(kernel: Kernel, layer: int) -> str:

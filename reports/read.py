@@ -100,7 +100,10 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Kernel(msgspec.Struct, frozen=True):
-    """What `verify.kernel` wrote; `seconds` is the time the cases took."""
+    """What `verify.kernel` wrote.
+
+    `use` is the largest share of the bound that a case needed, by tier; `seconds` the whole time.
+    """
 
     verdict: Verdict
     cases: int
@@ -110,6 +113,7 @@ class Kernel(msgspec.Struct, frozen=True):
     adequacy: dict[str, int]
     environment: dict[str, str]
     seconds: float
+    use: dict[str, float] = {}
 
 
 class Result(msgspec.Struct, frozen=True):

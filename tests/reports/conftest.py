@@ -46,9 +46,15 @@ def kernel(findings=(), **changes):
         "cases": 312,
         "executed": 312,
         "findings": list(findings),
-        "tiers": {"exact": 96, "bounded": 216},
-        "adequacy": {"zero blocks": 12, "subnormal scales": 40},
-        "environment": {"device": "cpu", "python": "3.11.2", "torch": "2.13.0", "triton": "3.7.1"},
+        "tiers": {"exact": 96, "calibrated": 216},
+        "use": {"exact": 0.0, "calibrated": 0.31},
+        "adequacy": {"distinct scale bytes": 255, "distinct codes": 254, "blocks not judged": 2},
+        "environment": {
+            "candidate": "kernel:fused_triton",
+            "budget": "quick",
+            "device": "x86_64",
+            "torch": "2.13.0",
+        },
         "seconds": 41.7,
         **changes,
     }

@@ -104,6 +104,26 @@ def test_a_kernel_that_did_not_run_is_invalid_not_right(page_of, make_kernel):
     assert "312 cases that did not run" in gaps(page)
 
 
+def test_what_the_kernel_cases_leave_open_is_written_from_their_data(page_of, make_kernel):
+    text = gaps(page_of(kernel=make_kernel()))
+    assert "its cases ran on a CPU" in text
+    assert "in 216 cases a default one applied" in text
+    assert "2 blocks with NaN or Inf" in text
+    assert "the budget was quick" in text
+    thorough = make_kernel(
+        tiers={"declared": 312},
+        adequacy={"blocks not judged": 0},
+        environment={"device": "NVIDIA H200", "budget": "full"},
+    )
+    text = gaps(page_of(kernel=thorough))
+    assert not re.search("CPU|default one|NaN|budget", text)
+
+
+def test_the_use_of_the_bound_is_told(page_of, make_kernel):
+    page = page_of(kernel=make_kernel())
+    assert "No value used more than 31.0\u00a0% of that" in page.html
+
+
 def test_findings_carry_their_replay(page_of, make_kernel, finding):
     many = [finding(case=f"T={n}-seed=<{n}>") for n in range(125)] + [
         finding(case="T=1-rotated", check="interval", layer=1, first_bad=None)
