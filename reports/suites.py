@@ -59,6 +59,20 @@ class SuiteView:
     table: Table | None
     answers: Answers | None
 
+    @property
+    def contradiction(self) -> str:
+        """What the records say if it is not what the result says; else empty."""
+        if self.table is None or self.answers is None:
+            return ""
+        lost = sum(found.lost for found in self.answers.disagreements)
+        gained = len(self.answers.disagreements) - lost
+        if (lost, gained) == (self.table.lost, self.table.gained):
+            return ""
+        return (
+            f"The result counts {self.table.lost:,} lost and {self.table.gained:,} gained, the "
+            f"records kept show {lost:,} and {gained:,}: one of the two files is not of this run."
+        )
+
 
 def suite_views(suites: Sequence[Suite], answers: Mapping[str, Answers]) -> tuple[SuiteView, ...]:
     """Each suite with its two-by-two table and the questions on which the arms disagree."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from html.parser import HTMLParser
+from itertools import count
 
 import pytest
 from verify.store import Record, Store
@@ -111,7 +112,8 @@ MANIFEST = {
 
 @pytest.fixture
 def write_run(tmp_path):
-    """Write a run folder and return it; `kept=None` leaves records.sqlite out."""
+    """Write a fresh run folder and return it; `kept=None` leaves records.sqlite out."""
+    numbers = count()
 
     def write(
         *,
@@ -123,8 +125,8 @@ def write_run(tmp_path):
         prompt="What is 40 + 2?",
         target="42",
     ):
-        folder = tmp_path / "run"
-        folder.mkdir(exist_ok=True)
+        folder = tmp_path / str(next(numbers)) / "run"
+        folder.mkdir(parents=True)
         document = {"verdict": verdict, "suites": [suite()] if suites is None else suites}
         if kernel is not None:
             document["kernel"] = kernel

@@ -149,6 +149,12 @@ def test_every_disagreement_is_listed_once(page_of, make_suite, records):
     assert "187 of 192 pairs of answers are the same letter for letter" in page.html
 
 
+def test_records_that_contradict_the_result_are_noticed(page_of, records):
+    assert not page_of(kept=records()).all("p", "warning")
+    warning = page_of(kept=records(lost=1)).one("p", "warning")["text"]
+    assert "counts 3 lost and 2 gained, the records kept show 1 and 2" in warning
+
+
 def test_a_disagreement_shows_both_answers_from_where_they_part(page_of, records):
     page = page_of(kept=records(both=0, lost=1, gained=0, neither=0))
     question = page.one("details", "question")
