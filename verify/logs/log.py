@@ -118,11 +118,11 @@ def join(logs: Sequence[Log]) -> Log:
 
 def _after(a: Columns, b: Columns) -> Columns:
     """The rows of `a`, then those of `b` as further repeats."""
-    codes = {item: code for code, item in enumerate(a.items)}
+    codes = dict(a.items)
     recode = np.array([codes.setdefault(item, len(codes)) for item in b.items], np.int32)
     size = len(a)
     return Columns(
-        items=list(codes),
+        items=codes,
         item=np.concatenate([a.item, recode[b.item]]),
         repeat=np.concatenate([a.repeat, b.repeat + (a.repeat.max() + 1)]),
         score=np.concatenate([a.score, b.score]),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
+import operator
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +19,7 @@ from verify.command import UserError
 from verify.verdict import WRONG_USE, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -67,8 +70,8 @@ class Columns:
     """The records of one suite, one row a record.
 
     Attributes:
-        items: the distinct items, in order of first appearance.
-        item: [n] index into `items`.
+        items: the distinct items, in order of first appearance, and their codes, from 0.
+        item: [n] the item's code.
         repeat: [n] repeat number, from 0.
         score: [n] 0 to 1; NaN where the request was never answered or never scored.
         truncated: [n] 1 cut by an output limit, 0 not, -1 not recorded.
@@ -82,7 +85,7 @@ class Columns:
             extracted answer, the grader's rule) likewise.
     """
 
-    items: list[str]
+    items: dict[str, int]
     item: npt.NDArray[np.int32]
     repeat: npt.NDArray[np.int32]
     score: npt.NDArray[np.float64]
@@ -126,17 +129,17 @@ class Builder:
 
     def extend(self, rows: Sequence[Row], lines: Sequence[int]) -> None:
         """Add `rows`, read from `lines` of the file."""
-        arms = {row.arm for row in rows}
+        arms = set(_column(rows, "arm"))
         if arms != {None}:
             self._arms |= {arm for arm in arms if arm is not None}
             if self.arm is not None:
                 kept = [i for i, row in enumerate(rows) if row.arm == self.arm]
                 rows, lines = [rows[i] for i in kept], [lines[i] for i in kept]
-        suites = {row.suite for row in rows}
+        suites = set(_column(rows, "suite"))
         if self.suite is not None and UNNAMED in suites:
             for row in rows:
                 row.suite = self.suite if row.suite == UNNAMED else row.suite
-            suites = {row.suite for row in rows}
+            suites = set(_column(rows, "suite"))
         self._suites |= suites
         for suite in sorted(suites):
             if self.suite not in (None, suite):
@@ -191,7 +194,8 @@ class _Table:
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
-        self.codes: dict[str, int] = {}
+        # An item's code is the number of items seen before it.
+        self.codes: defaultdict[str, int] = defaultdict(itertools.count().__next__)
         self.chunks: dict[str, list[npt.NDArray[Any]]] = {
             name: [] for name in ("item", "repeat", "score", "truncated", "tokens", "line")
         }
@@ -201,35 +205,32 @@ class _Table:
         self.rows = 0
 
     def extend(self, rows: Sequence[Row], lines: Sequence[int]) -> None:
-        codes = self.codes
-        self._append("item", [codes.setdefault(str(r.item), len(codes)) for r in rows], np.int32)
-        self._append("repeat", [r.repeat for r in rows], np.int32)
+        items = _column(rows, "item")
+        if int in set(map(type, items)):
+            items = list(map(str, items))
+        self._append("item", list(map(self.codes.__getitem__, items)), np.int32)
+        self._append("repeat", _column(rows, "repeat"), np.int32)
         # None becomes NaN in an array of floats.
-        score = np.array([r.correct for r in rows], np.float64)
+        score = np.array(_column(rows, "correct"), np.float64)
         self._note_errors(rows, lines, score)
         self.chunks["score"].append(score)
-        truncated = [-1 if r.truncated is None else r.truncated for r in rows]
-        self._append("truncated", truncated, np.int8)
-        tokens = [-1 if r.completion_tokens is None else r.completion_tokens for r in rows]
-        self._append("tokens", tokens, np.int32)
+        self._append("truncated", _or(_column(rows, "truncated"), -1), np.int8)
+        self._append("tokens", _or(_column(rows, "completion_tokens"), -1), np.int32)
         self._append("line", lines, np.int32)
-        self._append_hashes("prompt", [r.prompt_sha256 for r in rows], lines)
-        self._append_hashes("target", [r.target_sha256 for r in rows], lines)
-        self.texts["text"] += [r.text for r in rows]
-        self.texts["answer"] += [r.answer for r in rows]
-        self.texts["rule"] += [r.rule for r in rows]
+        self._append_hashes("prompt", _or(_column(rows, "prompt_sha256"), ""), lines)
+        self._append_hashes("target", _or(_column(rows, "target_sha256"), ""), lines)
+        for name in self.texts:
+            self.texts[name] += _column(rows, name)
         self.rows += len(rows)
 
-    def _append(self, name: str, values: Iterable[Any], dtype: type[np.generic]) -> None:
+    def _append(self, name: str, values: Sequence[Any], dtype: type[np.generic]) -> None:
         self.chunks[name].append(np.array(values, dtype))
 
-    def _append_hashes(self, name: str, values: list[str | None], lines: Sequence[int]) -> None:
-        if None in values:
-            values = [value or "" for value in values]
+    def _append_hashes(self, name: str, values: list[str], lines: Sequence[int]) -> None:
         try:
             self.hashes[name].append(np.array(values, np.bytes_))
         except UnicodeEncodeError:
-            row = next(i for i, value in enumerate(values) if value and not value.isascii())
+            row = next(i for i, value in enumerate(values) if not value.isascii())
             raise refuse(
                 self.builder.path, lines[row], f"{name}_sha256 is {values[row]!r}; write it in hex"
             ) from None
@@ -237,7 +238,7 @@ class _Table:
     def _note_errors(
         self, rows: Sequence[Row], lines: Sequence[int], score: npt.NDArray[np.float64]
     ) -> None:
-        failed = [i for i, row in enumerate(rows) if row.error]
+        failed = [i for i, error in enumerate(_column(rows, "error")) if error]
         for i in failed:
             self.errors[self.rows + i] = str(rows[i].error)
             if rows[i].correct is not None:
@@ -253,11 +254,12 @@ class _Table:
             )
 
     def finish(self) -> Columns:
+        self.codes.default_factory = None  # a plain dictionary from now on
         arrays = {name: np.concatenate(chunks) for name, chunks in self.chunks.items()}
         self._refuse_duplicates(arrays)
-        texts = {k: v if any(x is not None for x in v) else None for k, v in self.texts.items()}
+        texts = {k: v if v.count(None) < len(v) else None for k, v in self.texts.items()}
         return Columns(
-            items=list(self.codes),
+            items=self.codes,
             run=np.zeros(self.rows, np.int32),
             errors=self.errors,
             prompt=np.concatenate(self.hashes["prompt"]),
@@ -287,6 +289,15 @@ class _Table:
                 f"item {item!r}, repeat {arrays['repeat'][first]} stands already in line "
                 f"{arrays['line'][first]}; number the repeats, or give each run its own file",
             )
+
+
+def _column(rows: Sequence[Row], name: str) -> list[Any]:
+    return list(map(operator.attrgetter(name), rows))
+
+
+def _or(values: list[Any], absent: Any) -> list[Any]:
+    """`values` with `absent` in place of None."""
+    return [absent if v is None else v for v in values] if None in values else values
 
 
 def refuse(path: Path, line: int | None, problem: str, exit_code: int = INVALID) -> UserError:
