@@ -18,7 +18,7 @@ FLOORS = [
     {"verify.cases", "verify.inputs"},
     {"verify.harness"},
     {"verify.compare"},
-    {"verify.verdict", "verify.command"},
+    {"verify.verdict", "verify.command", "verify.pool", "verify.session"},
     {"verify.faults"},
     {"verify.stats"},
     {"verify.store"},

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Budget = Literal["quick", "standard", "full"]
+Plan = Literal["whole", "reduced", "few"]
 Table = Literal["plain", "yarn", "quarter"]
 Positions = Literal["zero", "short", "long", "repeated"]
 IndexType = Literal["int32", "int64"]
@@ -190,6 +191,7 @@ TOKENS = (1, 2, 4, 8, 13, 16, 17, 24, 31, 32)
 """Powers of two, their neighbours and the capacity variants of kernels (16 and 32)."""
 
 _PER_FAMILY: dict[Budget, int] = {"quick": 6, "standard": 24, "full": 150}
+_FEWER = 6
 _WHOLE_DRAWS: dict[Budget, int] = {"quick": 1, "standard": 3, "full": 12}
 _WHOLE_FAMILIES = ("normal", "wide_integers", "golden_sweep")
 """What a slow kernel is still asked at its own shape: a bound, exact sums, exact bytes."""
@@ -265,7 +267,7 @@ class Case:
         family = FAMILIES[self.family]
         for name, allowed in (
             ("table", family.tables),
-            ("positions", family.positions),
+            ("positions", ("zero", *family.positions)),
             ("index", INDEX_TYPES),
         ):
             if getattr(self, name) not in allowed:
@@ -296,7 +298,7 @@ class Case:
         return self.exact and self.positions == "zero"
 
 
-def grid(spec: KernelSpec, budget: Budget, *, slow: bool = False) -> list[Case]:
+def grid(spec: KernelSpec, budget: Budget, plan: Plan = "whole") -> list[Case]:
     """The cases of a budget, the same list on every run.
 
     Every family gets the same number of cases; each axis (T, layout of x, table, positions, index
@@ -307,7 +309,8 @@ def grid(spec: KernelSpec, budget: Budget, *, slow: bool = False) -> list[Case]:
     Args:
         spec: the kernel's sizes.
         budget: 6, 24 or 150 cases a family.
-        slow: use the reduced shape, R = 96 and two heads a group, for all but a few cases.
+        plan: `whole`, or for a slow kernel `reduced`: R = 96 and two heads a group in all but a
+            few cases; or `few`: a sixth of the cases, if it takes no other shape.
     """
     families = [
         name
@@ -320,10 +323,10 @@ def grid(spec: KernelSpec, budget: Budget, *, slow: bool = False) -> list[Case]:
     layouts = _rounds(range(5), axes)
     indices = _rounds(INDEX_TYPES, axes)
     cases: dict[str, list[Case]] = {name: [] for name in families}
-    for draw in range(_PER_FAMILY[budget]):
+    for draw in range(_PER_FAMILY[budget] // (_FEWER if plan == "few" else 1)):
         for number, name in enumerate(families):
             family = FAMILIES[name]
-            whole = not slow or (draw < _WHOLE_DRAWS[budget] and name in _WHOLE_FAMILIES)
+            whole = plan != "reduced" or (draw < _WHOLE_DRAWS[budget] and name in _WHOLE_FAMILIES)
             pairs = [(table, where) for where in family.positions for table in family.tables]
             table, positions = pairs[(draw + number) % len(pairs)]
             case = place(
@@ -339,6 +342,19 @@ def grid(spec: KernelSpec, budget: Budget, *, slow: bool = False) -> list[Case]:
             cases[name].append(case)
     # Family by family: the costly part of a case, its weight, is then made once.
     return [case for name in families for case in cases[name]]
+
+
+def easy(spec: KernelSpec) -> Case:
+    """A case that asks little: packed, no rotation, the largest T."""
+    return place(
+        spec,
+        layout=0,
+        family="normal",
+        tokens=spec.max_tokens,
+        table="plain",
+        positions="zero",
+        index="int32",
+    )
 
 
 def tokens_of(spec: KernelSpec) -> list[int]:

@@ -88,7 +88,7 @@ class Judgement:
         case: what was judged.
         findings: empty if nothing is wrong.
         tier: what decided layer 1: `exact`, `declared` or `calibrated`.
-        use: the largest share of the bound E that any element needs; 0 in exact cases.
+        use: the largest share of the accumulation bound that any element needs; 0 if exact.
         scale_bytes: distinct bytes that layer 2 expected.
         codes: distinct codes that layer 2 expected.
         unjudged_blocks: blocks with NaN or Inf, of which the contract says nothing.
@@ -149,11 +149,11 @@ def _distinct(values: Tensor) -> frozenset[int]:
 
 
 def _use(out: Tensor, reference: oracle.Reference) -> float:
-    """The error that must have happened before the rounding to BF16, over E; the largest."""
+    """The largest share of c u S that an element needs, rotations having taken their slack."""
     low, high = formats.rounding_interval(out)
-    needed = torch.maximum(low - reference.value, reference.value - high).clamp(min=0.0)
-    share = torch.where(needed > 0, needed / reference.bound, 0.0)
-    return float(share[share.isfinite()].max()) if bool(share.isfinite().any()) else 0.0
+    needed = torch.maximum(low - reference.value, reference.value - high) - reference.slack
+    share = torch.where(needed > 0, needed / (reference.bound - reference.slack), 0.0)
+    return float(torch.where(share.isfinite(), share, 0.0).max())
 
 
 class _Judge:

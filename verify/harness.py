@@ -134,7 +134,7 @@ class Outcome:
 
 def run(candidate: Candidate, inputs: Inputs) -> Outcome:
     """Launch both forms on differently poisoned buffers; an exception ends only its launch."""
-    staged = _stage(inputs)
+    staged = stage(inputs)
     forms: tuple[Form, ...] = ("bf16", "mxfp8")
     return Outcome(
         tuple(launch(candidate, inputs, staged, form, p) for form in forms for p in POISONS)
@@ -149,7 +149,8 @@ class Staged:
     buffers: dict[str, Guarded]
 
 
-def _stage(inputs: Inputs) -> Staged:
+def stage(inputs: Inputs) -> Staged:
+    """Lay the inputs out as the case says, everything around them NaN."""
     case = inputs.case
     wide = case.buffer * case.head_dim
     # NaN in the heads beside the kernel's own, and a whole row of it before and after.

@@ -70,11 +70,13 @@ class Reference:
 
     Attributes:
         value: FP64 [T, G * R].
-        bound: FP64 [T, G * R], the largest honest error before the final rounding to BF16.
+        bound: FP64 [T, G * R], E: the largest honest error before the final rounding to BF16.
+        slack: FP64 [T, G * R], the part of E that comes from rotations that may round two ways.
     """
 
     value: Tensor
     bound: Tensor
+    slack: Tensor
 
     @property
     def lower(self) -> Tensor:
@@ -155,7 +157,8 @@ def reference(rotated: Rotated, weight: Weight, c: float, *, exact: bool = False
     if exact:
         if bool(rotated.slack.any()):
             raise ValueError("an input declared exact has a rotation that may round two ways")
-        return Reference(value, torch.zeros_like(value))
+        zero = torch.zeros_like(value)
+        return Reference(value, zero, zero)
     magnitude = rotated.value.to(torch.float32).abs()
     condition = _product(magnitude, weight.magnitude).to(torch.float64)
     touched = rotated.slack.view(-1, k).any(dim=0).nonzero()[:, 0]
@@ -163,7 +166,8 @@ def reference(rotated: Rotated, weight: Weight, c: float, *, exact: bool = False
         rotated.slack[..., touched].to(torch.float32), weight.magnitude[..., touched]
     ).to(torch.float64)
     # 2^-149: each FP32 product or partial sum may lose that much to underflow.
-    return Reference(value, _SAFE * (c * UNIT * condition + spread) + k * 2.0**-149)
+    bound = _SAFE * (c * UNIT * condition + spread) + k * 2.0**-149
+    return Reference(value, bound, _SAFE * spread)
 
 
 def _product(x: Tensor, weight: Tensor) -> Tensor:

@@ -1,0 +1,117 @@
+"""One candidate in one process: how fast it is, what it supports, and the judgement of a case."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import torch
+
+from verify import cases, compare, harness, inputs
+from verify.command import UserError
+
+if TYPE_CHECKING:
+    from verify.cases import Case, KernelSpec, Plan
+    from verify.compare import Judgement
+    from verify.harness import Candidate
+
+SLOW_S = 0.25
+"""Seconds a launch at the kernel's own shape may take before most cases use a smaller one."""
+
+
+def load(path: str) -> Candidate:
+    """The function named `module:function`, found from the working folder too.
+
+    Raises:
+        UserError: there is no such module or function.
+    """
+    module_name, colon, function = path.partition(":")
+    if not (module_name and colon and function):
+        raise UserError(f"--candidate is {path!r}; write it as module:function")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"
+        raise UserError(
+            f"--candidate {path}: module {module_name!r} cannot be imported from {here} ({message})"
+        ) from error
+    candidate = getattr(module, function, None)
+    if not callable(candidate):
+        names = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+        kind = "has no function" if candidate is None else "holds something not callable as"
+        raise UserError(
+            f"--candidate {path}: module {module_name!r} {kind} {function!r}; "
+            f"it has {', '.join(names[:12]) or 'none'}"
+        )
+    return cast("Candidate", candidate)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Asks a worker for the Pace."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What was measured before the grid.
+
+    Attributes:
+        plan: which shapes the cases use.
+        launch_s: seconds of one launch at the kernel's own shape.
+    """
+
+    plan: Plan
+    launch_s: float
+
+
+def device_of(number: int) -> torch.device:
+    """Where worker `number` runs: the GPUs in turn, the CPU if there is none."""
+    if torch.cuda.is_available():
+        return torch.device("cuda", number % torch.cuda.device_count())
+    return torch.device("cpu")
+
+
+class Session:
+    """A candidate and what it claims; judges one case at a time."""
+
+    def __init__(
+        self, path: str, spec: KernelSpec, seed: int, device: torch.device, replay: str = ""
+    ) -> None:
+        self.candidate = load(path)
+        self.spec = spec
+        self.seed = seed
+        self.device = device
+        self.replay = replay
+
+    def judge(self, case: Case) -> Judgement:
+        """Run the case and judge what came of it."""
+        given = inputs.make(case, self.seed, self.device)
+        outcome = harness.run(self.candidate, given)
+        return compare.judge(given, outcome, self.spec, f"{self.replay} --case {case.id}".strip())
+
+    def pace(self) -> Pace:
+        """Time a launch; if slow, see whether the candidate takes the reduced shape.
+
+        The first launch may compile, so the fastest of three counts, unless the first is fast.
+        A candidate takes the reduced shape if it gets one easy case there right, without rotation
+        and quantisation. One that does not has not failed: nobody said that it should.
+        """
+        launch_s = float("inf")
+        for _ in range(3):
+            launch_s = min(launch_s, self._time(self.spec))
+            if launch_s <= SLOW_S:
+                return Pace("whole", launch_s)
+        easy = cases.easy(cases.reduced(self.spec))
+        wrong = any(finding.layer == 1 for finding in self.judge(easy).findings)
+        return Pace("few" if wrong else "reduced", launch_s)
+
+    def _time(self, spec: KernelSpec) -> float:
+        given = inputs.make(cases.easy(spec), self.seed, self.device)
+        staged = harness.stage(given)
+        return harness.launch(self.candidate, given, staged, "bf16", harness.POISONS[0]).seconds
