@@ -49,7 +49,7 @@ KEPT_CLAIMS = frozenset({"batch-invariant", "rejects"}) & CLAIMS.keys()
               help="Seconds until a fault that hangs counts as missed.")  # fmt: skip
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
               help="Write every score to this file.")  # fmt: skip
-def command(
+def command(  # noqa: PLR0917 - click hands over each option by name
     what: str,
     grid: str,
     words: tuple[str, ...],
@@ -77,9 +77,8 @@ def command(
     console = Console()
     answers = judge_all(tasks, workers, limit)
     shown = Console(stderr=True)
-    scores = list(
-        track(answers, "judging", len(tasks), console=shown, disable=not shown.is_terminal)
-    )
+    hidden = not shown.is_terminal
+    scores = list(track(answers, "judging", len(tasks), console=shown, disable=hidden))
     scores.sort(key=lambda score: tasks.index(score.task))
     faults = [score for score in scores if score.task.kind == "fault"]
     alarms = [score for score in scores if score.task.kind != "fault" and not quiet(score)]
@@ -133,12 +132,12 @@ def report(
         console.print(by_family(faults))
     for score in faults:
         if not score.noticed:
-            why = score.message or f"nothing in {score.cases} cases"
-            console.print(
-                f"[red]missed[/] {described(score)}; {expected(score)} should see it: {why}"
-            )
+            why = score.message or f"{score.cases} cases show nothing"
+            line = f"[red]missed[/] {described(score)} ({expected(score)}): {why}"
+            console.print(line, soft_wrap=True)
     for score in alarms:
-        console.print(f"[red]false alarm[/] {score.task.name}: {score.message} in {score.case}")
+        line = f"[red]false alarm[/] {score.task.name}: {score.message} in {score.case}"
+        console.print(line, soft_wrap=True)
     caught = sum(score.noticed for score in faults)
     cases = sum(score.cases for score in right)
     console.print(
@@ -230,9 +229,7 @@ def write(path: Path, content: dict[str, Any]) -> None:
         aside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         aside.replace(path)
     except OSError as error:
-        raise UserError(
-            f"--json {path}: {error.strerror}; name a file in a folder that exists"
-        ) from None
+        raise UserError(f"--json {path}: {error.strerror}; choose another file") from None
 
 
 if __name__ == "__main__":

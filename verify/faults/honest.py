@@ -131,15 +131,20 @@ class TensorCore(Model):
     def aligned(self, terms: Tensor) -> Tensor:
         """Drop what lies below 2^-25 of the largest term."""
         largest = torch.frexp(terms.abs().amax(3, keepdim=True)).exponent - 1
-        unit = torch.ldexp(torch.ones((), dtype=torch.float64), (largest - 25).clamp(min=-149))
+        unit = power_of_two((largest - 25).clamp(min=-149))
         return torch.where(terms.isfinite(), (terms / unit).trunc() * unit, terms)
 
     def cut(self, total: Tensor) -> Tensor:
         """Truncate to FP32: 24 bits, none below 2^-149; beyond its range Inf."""
         exponent = torch.frexp(total).exponent - 1
-        unit = torch.ldexp(torch.ones((), dtype=torch.float64), (exponent - 23).clamp(min=-149))
+        unit = power_of_two((exponent - 23).clamp(min=-149))
         cut = torch.where(total.isfinite(), (total / unit).trunc() * unit, total)
         return cut.masked_fill(cut.abs() >= 2.0**128, torch.inf).copysign(total)
+
+
+def power_of_two(exponent: Tensor) -> Tensor:
+    """2^exponent in FP64."""
+    return torch.ldexp(torch.ones(exponent.shape, dtype=torch.float64), exponent)
 
 
 class TensorCoreSplit(TensorCore):

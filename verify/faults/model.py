@@ -279,9 +279,9 @@ class Model:
     def encode(self, scaled: Tensor) -> Tensor:
         """E4M3FN codes, UINT8 [T, N]: nearest even, saturating at 448; NaN gives NaN."""
         magnitude = scaled.abs().nan_to_num(nan=0, posinf=math.inf).clamp(max=448)
-        binade = (torch.frexp(magnitude).exponent - 1).clamp(
-            min=-6
-        )  # [2^e, 2^(e+1)), subnormals -6
+        # 2^binade is at most the magnitude; zero and subnormals count in the steps of 2^-6.
+        binade = (torch.frexp(magnitude).exponent - 1).clamp(min=-6)
+        binade = binade.masked_fill(magnitude == 0, -6)
         steps = self.nearest(torch.ldexp(magnitude, 3 - binade))
         code = ((binade + 6) * 8 + steps.int()).clamp(max=0x7E)
         code = code.masked_fill(scaled.isnan(), 0x7F)
