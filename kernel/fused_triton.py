@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MAX_TOKENS = 32
 
 _GPU_SPLITS = 8
-_INTERPRETED_TILE = 1 << 18  # weights a tile: larger tiles leave the cache, smaller ones cost calls
+_INTERPRETED_TILE = 1 << 20  # elements, the most Triton allows: the interpreter pays by the call
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,8 @@ def _gpu_plan(problem: contract.Problem) -> _Plan:
 
 def _cpu_plan(problem: contract.Problem) -> _Plan:
     # always 32 rows: BLAS may order its sums by the number of rows
-    block_n = triton.next_power_of_2(problem.rank)
-    block_k = min(triton.next_power_of_2(problem.k), max(_INTERPRETED_TILE // block_n, 32))
+    block_n = min(triton.next_power_of_2(problem.rank), 1024)
+    block_k = min(triton.next_power_of_2(problem.k), _INTERPRETED_TILE // block_n)
     return _Plan(32, block_n, block_k, splits=1)
 
 
@@ -183,16 +183,15 @@ def _rotate(
 ) -> tl.tensor:
     """Bits of the tile, INT32 [BLOCK_T, BLOCK_K], the tail of each head rotated back."""
     bits = tile.to(tl.int16, bitcast=True).to(tl.int32)
-    re_bits, im_bits = tl.split(tl.reshape(bits, (BLOCK_T, BLOCK_K // 2, 2)))
-    column = (start + 2 * tl.arange(0, BLOCK_K // 2)) % HEAD_DIM - (HEAD_DIM - ROPE_DIM)
-    rotated = (column >= 0)[None, :]
-    cos = tl.load(table_row + column[None, :], mask=inside & rotated, other=float("nan"))
-    sin = tl.load(table_row + column[None, :] + 1, mask=inside & rotated, other=float("nan"))
-    re = (re_bits << 16).to(tl.float32, bitcast=True)
-    im = (im_bits << 16).to(tl.float32, bitcast=True)
-    re_bits = tl.where(rotated, _bf16_bits(re * cos + im * sin), re_bits)
-    im_bits = tl.where(rotated, _bf16_bits(im * cos - re * sin), im_bits)
-    return tl.reshape(tl.join(re_bits, im_bits), (BLOCK_T, BLOCK_K))
+    value = (bits << 16).to(tl.float32, bitcast=True)
+    re, im = tl.split(tl.reshape(value, (BLOCK_T, BLOCK_K // 2, 2)))
+    pair = (start + 2 * tl.arange(0, BLOCK_K // 2))[None, :] % HEAD_DIM - (HEAD_DIM - ROPE_DIM)
+    known = inside & (pair >= 0)
+    cos = tl.load(table_row + pair, mask=known, other=float("nan"))
+    sin = tl.load(table_row + pair + 1, mask=known, other=float("nan"))
+    turned = tl.reshape(tl.join(re * cos + im * sin, im * cos - re * sin), (BLOCK_T, BLOCK_K))
+    in_tail = (start + tl.arange(0, BLOCK_K))[None, :] % HEAD_DIM >= HEAD_DIM - ROPE_DIM
+    return tl.where(in_tail, _bf16_bits(turned), bits)
 
 
 @triton.jit
@@ -219,26 +218,23 @@ def _write(
         tl.store(out + place, bits.to(tl.int16).to(tl.bfloat16, bitcast=True), mask=stored)
     else:
         # magnitudes of floats order as their bits do, NaN above Inf
-        magnitude = tl.reshape(bits & 0x7FFF, (BLOCK_T, BLOCK_N // 32, 32))
-        amax = tl.reduce(magnitude, 2, tl.standard._elementwise_max)  # noqa: SLF001 - tl.max is
-        # another jit function, which the interpreter cannot call
+        bits = tl.reshape(bits, (BLOCK_T, BLOCK_N // 32, 32))
+        magnitude = bits & 0x7FFF
+        # tl.max is itself a jit function, which the interpreter cannot call
+        amax = tl.reduce(magnitude, 2, tl.standard._elementwise_max)  # noqa: SLF001 - see above
         # 448 = 1.75 * 2^8: one binade less 8, and one more where the significand passes 1.75
-        scale = (amax >> 7) - 8 + ((amax & 0x7F) > 0x60).to(tl.int32)
-        scale = tl.where(scale < 0, 0, scale)
+        scale = tl.maximum((amax + 0x1F >> 7) - 8, 0)
         scale = tl.where(amax >= 0x7F80, 255, scale)
-
         inverse = ((254 - scale) << 23).to(tl.float32, bitcast=True)  # 2^(127-s), unused for 255
         scaled = (magnitude << 16).to(tl.float32, bitcast=True) * inverse[:, :, None]
-        # below 2^-6 codes step by 2^-9: adding 2^14 makes FP32 round there, ties to even
-        subnormal = (scaled + 16384.0).to(tl.int32, bitcast=True) - 0x46800000
-        # elsewhere keep three mantissa bits, ties to even, and rebias the exponent by 7 - 127
-        scaled_bits = scaled.to(tl.int32, bitcast=True)
-        normal = ((scaled_bits + 0x7FFFF + ((scaled_bits >> 20) & 1)) >> 20) - 960
-        code = tl.where(scaled < 0.015625, subnormal, normal)
-        code = tl.reshape(code, (BLOCK_T, BLOCK_N)) | ((bits >> 8) & 0x80)
-        nan = tl.broadcast_to((scale == 255)[:, :, None], (BLOCK_T, BLOCK_N // 32, 32))
-        code = tl.where(tl.reshape(nan, (BLOCK_T, BLOCK_N)), 0x7F, code)
-        tl.store(q + place, code.to(tl.uint8), mask=stored)
+        # Codes of binade e, at least -6, step by 2^(e-3): adding 2^(e+20) makes FP32 round there,
+        # ties to even, and leaves the number of steps in its low bits.
+        binade = tl.maximum(scaled.to(tl.int32, bitcast=True) & 0x7F800000, 121 << 23)
+        anchor = binade + (20 << 23)
+        steps = (scaled + anchor.to(tl.float32, bitcast=True)).to(tl.int32, bitcast=True) - anchor
+        code = ((binade >> 20) - (121 << 3) + steps) | ((bits >> 8) & 0x80)
+        code = tl.where((scale == 255)[:, :, None], 0x7F, code)
+        tl.store(q + place, tl.reshape(code, (BLOCK_T, BLOCK_N)).to(tl.uint8), mask=stored)
 
         block = tile % TILES * (BLOCK_N // 32) + tl.arange(0, BLOCK_N // 32)
         in_rank = (block < RANK // 32)[None, :]

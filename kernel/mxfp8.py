@@ -78,7 +78,7 @@ def _scales(blocks: torch.Tensor) -> torch.Tensor:
     # magnitudes of floats order as their bits do, NaN above Inf
     amax = (blocks.view(torch.int16).int() & 0x7FFF).amax(dim=-1)
     # 448 = 1.75 * 2^8: one binade less 8, and one more where the significand passes 1.75
-    rounded_up = (amax >> 7) - 8 + ((amax & 0x7F) > 0x60)
+    rounded_up = (amax + 0x1F >> 7) - 8
     return rounded_up.clamp(min=0).masked_fill(amax >= _INFINITY_BITS, NAN_SCALE)
 
 
