@@ -12,6 +12,7 @@ import msgspec
 
 from verify.logs.source import Found, choose, document, flat, parse, typed
 from verify.logs.table import Builder, Choice, Row, as_score, refuse, sha256
+from verify.verdict import WRONG_USE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from verify.logs.source import Setting
 
 NAME = "inspect_ai"
+# Options of generation that change how fast a server is asked, not what.
+_LOAD = ("max_connections", "max_retries", "timeout", "attempt_timeout", "adaptive_connections")
 
 
 class _Dataset(msgspec.Struct):
@@ -111,7 +114,7 @@ def _json(path: Path) -> tuple[_Header, list[_Sample]]:
 
 
 def _zip(path: Path) -> tuple[_Header, list[_Sample]]:
-    zipfile = _zipfile()
+    zipfile, damage = _zipfile()
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -131,19 +134,25 @@ def _zip(path: Path) -> tuple[_Header, list[_Sample]]:
             None,
             "is compressed with zstandard, which Python reads from 3.14 on; "
             "install kernelproof[evals] for backports.zstd",
+            WRONG_USE,
         ) from None
-    except (zipfile.BadZipFile, EOFError, zlib.error) as error:
+    except damage as error:
         raise refuse(path, None, f"is a damaged zip ({error}); copy the log again") from None
 
 
-def _zipfile() -> Any:
-    """The zipfile module that knows zstandard: Python's own from 3.14 on."""
-    if sys.version_info < (3, 14):
-        try:
-            return importlib.import_module("backports.zstd.zipfile")
-        except ImportError:
-            pass
-    return importlib.import_module("zipfile")
+def _zipfile() -> tuple[Any, tuple[type[Exception], ...]]:
+    """The zipfile module that knows zstandard, if there is one, and what it raises on damage."""
+    old = sys.version_info < (3, 14)
+    module, codec = (
+        ("backports.zstd.zipfile", "backports.zstd") if old else ("", "compression.zstd")
+    )
+    try:
+        zstd: Any = importlib.import_module(codec)
+        zipfile: Any = importlib.import_module(module or "zipfile")
+    except ImportError:
+        zipfile = importlib.import_module("zipfile")
+        return zipfile, (zipfile.BadZipFile, EOFError, zlib.error)
+    return zipfile, (zipfile.BadZipFile, EOFError, zlib.error, zstd.ZstdError)
 
 
 def _scorer(samples: list[_Sample], choice: Choice, path: Path) -> str:
@@ -154,7 +163,9 @@ def _scorer(samples: list[_Sample], choice: Choice, path: Path) -> str:
             keys = score.value if isinstance(score.value, dict) else None
             held |= {name} if keys is None else {f"{name}/{key}" for key in keys}
     if not held:
-        raise refuse(path, None, "no sample was scored; score the log with `inspect score` first")
+        failed = next((s.error.get("message") for s in samples if s.error), None)
+        why = f"every sample failed ({failed})" if failed else "run `inspect score` on it first"
+        raise refuse(path, None, f"no sample was scored; {why}")
     return choose("metric", held, choice.metric, path)
 
 
@@ -234,13 +245,15 @@ def _missing(header: _Header, rows: list[Row]) -> list[Row]:
 
 def _settings(header: _Header) -> dict[str, Setting]:
     run = header.eval
+    generation = run.model_generate_config | (header.plan.get("config") or {})
+    load = {name: generation.pop(name) for name in _LOAD if name in generation}
     steps: Iterator[Any] = iter(header.plan.get("steps") or [])
     return {
         **flat("model", run.model),
         **flat("server", run.model_base_url),
         **flat("harness", {"name": NAME, "version": run.packages.get("inspect_ai")}),
         **flat("task", {"version": run.task_version, "arguments": run.task_args}),
-        **flat("sampling", run.model_generate_config),
-        **flat("sampling", header.plan.get("config")),
+        **flat("sampling", generation),
+        **flat("load", load),
         **flat("prompt.solvers", [[s.get("solver"), s.get("params")] for s in steps]),
     }

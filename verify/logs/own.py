@@ -44,9 +44,12 @@ def read(path: Path, builder: Builder, choice: Choice) -> Found:  # noqa: ARG001
                 raise _explain(path, chunk, line) from None
             newlines = chunk.count(b"\n")
             lines: range | list[int] = range(line, line + len(rows))
-            if len(rows) != newlines + (not chunk.endswith(b"\n")):  # blank lines
+            if len(rows) != newlines + (not chunk.endswith(b"\n")):
+                # Blank lines, or records that do not keep to their line.
                 parts = chunk.split(b"\n")
                 lines = [line + i for i, part in enumerate(parts) if part.strip()]
+                if len(lines) != len(rows):
+                    raise _explain(path, chunk, line)
             builder.extend(rows, lines)
             line += newlines
     return Found({})

@@ -66,9 +66,10 @@ def document(path: Path) -> Any:
 def parse(raw: bytes, path: Path) -> Any:
     """`raw`, found at `path`, as one JSON value; raises UserError where it is none."""
     try:
-        return json.loads(raw.decode("utf-8-sig"))
+        text = raw.decode("utf-8-sig")
+        return json.loads(text)
     except json.JSONDecodeError as error:
-        cut = not raw[error.pos :].strip()
+        cut = error.msg.startswith("Unterminated") or not text[error.pos :].strip()
         problem = "the file ends too early; copy it again" if cut else f"not JSON ({error.msg})"
         raise refuse(path, error.lineno, problem) from None
     except (ValueError, RecursionError) as error:
@@ -109,6 +110,8 @@ def choose(kind: str, held: Iterable[str], chosen: str | None, path: Path) -> st
         UserError: several and none chosen, or one chosen that is not there.
     """
     names = sorted(set(held))
+    if not names:
+        raise refuse(path, None, "holds no record; give the log of a run that has some")
     if chosen is not None:
         if chosen in names:
             return chosen

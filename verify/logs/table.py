@@ -123,18 +123,17 @@ class Builder:
 
     def __post_init__(self) -> None:
         self._tables: dict[str, _Table] = {}
-        self._arms: set[str] = set()
+        self._arms: set[str | None] = set()
         self._suites: set[str] = set()
         self._scored_errors = 0
 
     def extend(self, rows: Sequence[Row], lines: Sequence[int]) -> None:
         """Add `rows`, read from `lines` of the file."""
         arms = set(_column(rows, "arm"))
-        if arms != {None}:
-            self._arms |= {arm for arm in arms if arm is not None}
-            if self.arm is not None:
-                kept = [i for i, row in enumerate(rows) if row.arm == self.arm]
-                rows, lines = [rows[i] for i in kept], [lines[i] for i in kept]
+        self._arms |= arms
+        if self.arm is not None and arms != {self.arm}:
+            kept = [i for i, row in enumerate(rows) if row.arm == self.arm]
+            rows, lines = [rows[i] for i in kept], [lines[i] for i in kept]
         suites = set(_column(rows, "suite"))
         if self.suite is not None and UNNAMED in suites:
             for row in rows:
@@ -175,13 +174,15 @@ class Builder:
         return {suite: table.finish() for suite, table in self._tables.items()}
 
     def _refuse_mixed_arms(self) -> None:
-        held = ", ".join(sorted(self._arms))
-        if self.arm is not None and self.arm not in self._arms:
+        named = sorted(arm for arm in self._arms if arm is not None)
+        held = ", ".join(named)
+        if self.arm is not None and self.arm not in named:
             problem = f"it holds {held}" if held else "its records name no arm"
             raise refuse(self.path, None, f"no arm {self.arm!r}; {problem}", WRONG_USE)
         if self.arm is None and len(self._arms) > 1:
+            also = ", and some records name no arm" if None in self._arms else ""
             raise refuse(
-                self.path, None, f"holds the arms {held}; choose one as FILE::ARM", WRONG_USE
+                self.path, None, f"holds the arms {held}{also}; choose one as FILE::ARM", WRONG_USE
             )
 
     def scored_error(self) -> None:
