@@ -66,7 +66,7 @@ _COLUMNS = (
 def _data(run: Run) -> dict[str, Any]:
     """The result and the manifest as written, and one row for each record."""
     return {
-        "result": dict(run.document),
+        "result": {key: value for key, value in run.document.items() if key != "manifest"},
         "manifest": dict(run.manifest),
         "records": {
             "columns": _COLUMNS,
