@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 import zlib
 from collections.abc import Iterator  # noqa: TC003 - msgspec resolves this module's annotations
@@ -82,7 +83,8 @@ def read(path: Path, builder: Builder, choice: Choice) -> Found:
     """
     header, samples = _zip(path) if is_zip(path) else _json(path)
     scorer = _scorer(samples, choice, path)
-    rows = [_row(sample, scorer, path, number) for number, sample in enumerate(samples, 1)]
+    builder.unit = "sample"
+    rows = [_row(sample, scorer, path) for sample in samples]
     failed = sum(row.correct is None for row in rows)
     missing = _missing(header, rows)
     rows += missing
@@ -110,7 +112,9 @@ def _json(path: Path) -> tuple[_Header, list[_Sample]]:
     raw = document(path)
     header = typed(_Header, raw, path, None)
     samples = raw.get("samples") or []
-    return header, [typed(_Sample, sample, path, i) for i, sample in enumerate(samples, 1)]
+    return header, [
+        typed(_Sample, sample, path / f"samples[{i}]", None) for i, sample in enumerate(samples)
+    ]
 
 
 def _zip(path: Path) -> tuple[_Header, list[_Sample]]:
@@ -161,12 +165,20 @@ def _scorer(samples: list[_Sample], choice: Choice, path: Path) -> str:
     for sample in samples:
         for name, score in (sample.scores or {}).items():
             keys = score.value if isinstance(score.value, dict) else None
-            held |= {name} if keys is None else {f"{name}/{key}" for key in keys}
+            if keys is not None:
+                held |= {f"{name}/{key}" for key in keys}
+            elif not _is_nan(score.value):
+                held.add(name)
     if not held:
         failed = next((s.error.get("message") for s in samples if s.error), None)
         why = f"every sample failed ({failed})" if failed else "run `inspect score` on it first"
         raise refuse(path, None, f"no sample was scored; {why}")
     return choose("metric", held, choice.metric, path)
+
+
+def _is_nan(value: Any) -> bool:
+    """Whether a scorer left the sample unscored, which inspect_ai writes as NaN."""
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _value(sample: _Sample, scorer: str) -> Any:
@@ -179,17 +191,17 @@ def _value(sample: _Sample, scorer: str) -> Any:
     return value.get(key) if isinstance(value, dict) else None
 
 
-def _row(sample: _Sample, scorer: str, path: Path, number: int) -> Row:
+def _row(sample: _Sample, scorer: str, path: Path) -> Row:
     value = _value(sample, scorer)
     error = None
     if sample.error is not None:
         error = str(sample.error.get("message") or "the sample failed")
-    elif value is None or value != value:  # NaN marks a sample that its scorer left unscored  # noqa: PLR0124
+    elif value is None or _is_nan(value):
         error = "not scored"
     try:
         correct = None if error else as_score(value)
     except ValueError as problem:
-        raise refuse(path, number, f"sample {sample.id!r}, {scorer}: {problem}") from None
+        raise refuse(path, None, f"sample {sample.id!r}, {scorer}: {problem}") from None
     first = sample.output.choices[0] if sample.output.choices else _Choice()
     tokens = (sample.output.usage or {}).get("output_tokens")
     score = (sample.scores or {}).get(scorer.partition("/")[0])

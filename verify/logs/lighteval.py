@@ -56,6 +56,7 @@ def read(path: Path, builder: Builder, choice: Choice) -> Found:
     lighteval drops the item's own id, and has no place for the reason an answer ended or for
     failed requests, which become empty answers.
     """
+    builder.unit = "row"
     details = _details(path)
     metric = choose("metric", (m for d in details for m in d.metric), choice.metric, path)
     match = _FILE.fullmatch(path.name)
@@ -65,7 +66,7 @@ def read(path: Path, builder: Builder, choice: Choice) -> Found:
         try:
             score = as_score(detail.metric.get(metric))
         except ValueError as error:
-            raise refuse(path, number, f"{metric}: {error}") from None
+            raise builder.bad(number, f"{metric}: {error}") from None
         doc, response = detail.doc, detail.model_response
         item = sha256([doc.query, doc.choices, doc.gold_index])
         seen[item] += 1
@@ -108,7 +109,9 @@ def _open(path: Path) -> Any:
 
 def _details(path: Path) -> list[_Detail]:
     table = _open(path).read(columns=sorted(COLUMNS))
-    return [typed(_Detail, raw, path, i) for i, raw in enumerate(table.to_pylist(), 1)]
+    return [
+        typed(_Detail, raw, path / f"row {i}", None) for i, raw in enumerate(table.to_pylist(), 1)
+    ]
 
 
 def _settings(path: Path, match: re.Match[str] | None) -> dict[str, Setting]:

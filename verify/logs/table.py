@@ -120,6 +120,7 @@ class Builder:
     suite: str | None = None
     arm: str | None = None
     notes: list[str] = field(default_factory=list)
+    unit: str = "line"  # what `lines` numbers: "row" or "sample" where a format has no lines
 
     def __post_init__(self) -> None:
         self._tables: dict[str, _Table] = {}
@@ -185,6 +186,10 @@ class Builder:
                 self.path, None, f"holds the arms {held}{also}; choose one as FILE::ARM", WRONG_USE
             )
 
+    def bad(self, line: int, problem: str) -> UserError:
+        """A refusal of what stands in `line`."""
+        return refuse(self.path, line, problem, unit=self.unit)
+
     def scored_error(self) -> None:
         """Count a failed request that its harness scored nevertheless."""
         self._scored_errors += 1
@@ -232,8 +237,8 @@ class _Table:
             self.hashes[name].append(np.array(values, np.bytes_))
         except UnicodeEncodeError:
             row = next(i for i, value in enumerate(values) if not value.isascii())
-            raise refuse(
-                self.builder.path, lines[row], f"{name}_sha256 is {values[row]!r}; write it in hex"
+            raise self.builder.bad(
+                lines[row], f"{name}_sha256 is {values[row]!r}; write it in hex"
             ) from None
 
     def _note_errors(
@@ -247,8 +252,7 @@ class _Table:
         score[failed] = np.nan
         if np.isnan(score).sum() > len(failed):
             row = next(i for i, r in enumerate(rows) if r.correct is None and not r.error)
-            raise refuse(
-                self.builder.path,
+            raise self.builder.bad(
                 lines[row],
                 f"correct is null for item {rows[row].item!r} and no error says why; "
                 "write true, false or a fraction, or the error",
@@ -284,10 +288,10 @@ class _Table:
         if again.size:
             first, second = order[again[0]], order[again[0] + 1]
             item = list(self.codes)[arrays["item"][first]]
-            raise refuse(
-                self.builder.path,
+            raise self.builder.bad(
                 int(arrays["line"][second]),
-                f"item {item!r}, repeat {arrays['repeat'][first]} stands already in line "
+                f"item {item!r}, repeat {arrays['repeat'][first]} stands already in "
+                f"{self.builder.unit} "
                 f"{arrays['line'][first]}; number the repeats, or give each run its own file",
             )
 
@@ -301,9 +305,11 @@ def _or(values: list[Any], absent: Any) -> list[Any]:
     return [absent if v is None else v for v in values] if None in values else values
 
 
-def refuse(path: Path, line: int | None, problem: str, exit_code: int = INVALID) -> UserError:
+def refuse(
+    path: Path, line: int | None, problem: str, exit_code: int = INVALID, unit: str = "line"
+) -> UserError:
     """The one line that names the file, the line, what is wrong there and the remedy."""
-    where = f"{path}, line {line}" if line is not None else f"{path}"
+    where = f"{path}, {unit} {line}" if line is not None else f"{path}"
     return UserError(f"{where}: {problem}", exit_code)
 
 

@@ -180,7 +180,7 @@ def test_ids_of_messages_do_not_enter_the_prompt(tmp_path):
 def test_one_sample_twice_is_refused(tmp_path, refused):
     path = tmp_path / "log.json"
     path.write_text(json.dumps(header("a") | {"samples": [sample("a"), sample("a")]}))
-    refused(path, "item 'a'")
+    refused(path, "sample 2: item 'a'", "in sample 1")
 
 
 def test_a_cut_or_damaged_log_is_refused(write, refused):
@@ -206,7 +206,7 @@ def test_wrong_types_name_the_sample(tmp_path, refused):
     path.write_text(
         json.dumps(header("a") | {"samples": [sample("b"), sample("a", epoch="first")]})
     )
-    refused(path, "line 2", "epoch is 'first'")
+    refused(path, "log.json/samples[1]", "epoch is 'first'")
     path.write_text(json.dumps(header("a") | {"eval": 3}))
     refused(path, "eval is 3")
 

@@ -78,8 +78,8 @@ def test_broken_files_are_refused(parquet, tmp_path, refused):
     path.write_bytes(path.read_bytes()[:-20])
     refused(path, "damaged parquet")
     refused(parquet({"a": 1}), "not lighteval's details", code=2)
-    refused(parquet(detail(), detail("x", em=float("nan"))), "line 2", "NaN")
-    refused(parquet(detail() | {"metric": 3}), "line 1", "metric is 3")
+    refused(parquet(detail(), detail("x", em=float("nan"))), "row 2", "NaN")
+    refused(parquet(detail() | {"metric": 3}), "row 1", "metric is 3")
     empty = tmp_path / "empty.parquet"
     schema = pa.Table.from_pylist([detail()]).schema
     pq.write_table(pa.Table.from_pylist([], schema), empty)
