@@ -114,12 +114,37 @@ def test_positions_reach_both_ends_of_the_table(make_call):
     assert torch.equal(call.bf16(fused_triton), call.bf16(chain))
 
 
+def test_halfway_sums_round_to_even_exact(make_call):
+    """Each value plus half its last place, by two identities side by side in K."""
+    bits = torch.arange(0x10000)
+    exponent = bits >> 7 & 0xFF
+    usable = (exponent > 8) & (exponent < 255)
+    half = torch.where(usable, (exponent - 8) << 7 | (bits & 0x8000), 0)
+    bits = torch.where(usable, bits, 0)
+    call = make_call(tokens=32, rank=1024, heads=32)
+    call.positions[:] = 0
+    call.weight = torch.eye(1024).repeat(2, 1, 2).bfloat16()
+    pairs = torch.stack([bits, half]).to(torch.int16).view(torch.bfloat16)
+    call.x = pairs.view(2, 32, 2, 1024).permute(1, 2, 0, 3).reshape(32, 2, 2048)
+    found = call.bf16(fused_triton).view(torch.int16).flatten()
+    assert torch.equal(found, (bits + (bits & 1)).to(torch.int16))
+
+
 @pytest.mark.parametrize("tokens", [1, 2, 16, 17, 31])
 def test_a_row_has_the_same_bits_in_any_batch(make_call, tokens):
     call = make_call(tokens=32, heads=16)
+    call.x[..., 448:896] = call.x[..., :448]  # large partial sums that cancel: only rounding
+    call.weight[..., 448:896] = -call.weight[..., :448]  # errors and a small rest remain, so
+    call.x[..., 896:] /= 4096  # that another order shows
     full = call.bf16(fused_triton)
     part = replace(call, x=call.x[-tokens:], positions=call.positions[-tokens:])
     assert torch.equal(part.bf16(fused_triton), full[-tokens:])
+
+
+def test_nan_of_any_payload_stays_nan(make_call):
+    call = make_call(tokens=1)
+    call.cos_sin.view(torch.int32).fill_(0x7FFFFFFF)  # what a tensor core makes of NaN
+    assert call.bf16(fused_triton).isnan().all()
 
 
 def test_nan_and_inf_stay_in_their_rows_and_blocks(make_call, quantised):
