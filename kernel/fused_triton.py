@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 32
 
-_GPU_SPLITS = 8
+_NATIVE_SPLITS = 8
 _INTERPRETED_TILE = 1 << 20  # elements, the most Triton allows: the interpreter pays by the call
 
 
@@ -76,7 +76,9 @@ def fused_triton(
         max_tokens=MAX_TOKENS,
     )
     tokens, columns = problem.tokens, problem.groups * problem.rank
-    plan = _gpu_plan(problem) if x.is_cuda else _cpu_plan(problem)
+    # under TRITON_INTERPRET=1 Triton interprets GPU tensors too
+    native = x.is_cuda and isinstance(_project, triton.JITFunction)
+    plan = _native_plan(problem) if native else _interpreted_plan(problem)
     tiles = triton.cdiv(problem.rank, plan.block_n)
     steps = triton.cdiv(problem.k, plan.block_k)
     partials = (
@@ -93,11 +95,11 @@ def fused_triton(
         "BLOCK_T": plan.block_t,
         "BLOCK_N": plan.block_n,
     }
-    project = _launcher(_project, interpreted=not x.is_cuda)
-    finish = _launcher(_finish, interpreted=not x.is_cuda)
+    project = _launcher(_project, native=native)
+    finish = _launcher(_finish, native=native)
     # FMA would round the rotation once where the chain rounds twice
     options = {"enable_fp_fusion": False, "num_warps": 4}
-    with torch.cuda.device(x.device) if x.is_cuda else _interpreter():
+    with torch.cuda.device(x.device) if native else _interpreter():
         project[(problem.groups * tiles, plan.splits)](
             x,
             weight,
@@ -113,7 +115,7 @@ def fused_triton(
             ROPE_DIM=problem.rope_dim,
             BLOCK_K=plan.block_k,
             SPAN=triton.cdiv(steps, plan.splits) * plan.block_k,
-            WIDEN=not x.is_cuda,
+            WIDEN=not native,
             **tiling,
             **options,
             num_stages=3,
@@ -124,14 +126,14 @@ def fused_triton(
             )
 
 
-def _gpu_plan(problem: contract.Problem) -> _Plan:
+def _native_plan(problem: contract.Problem) -> _Plan:
     block_t = 16 if problem.tokens <= 16 else 32  # rows of one tensor-core tile never mix
     block_k = 128
-    splits = min(_GPU_SPLITS, triton.cdiv(problem.k, block_k))
+    splits = min(_NATIVE_SPLITS, triton.cdiv(problem.k, block_k))
     return _Plan(block_t, min(64, triton.next_power_of_2(problem.rank)), block_k, splits)
 
 
-def _cpu_plan(problem: contract.Problem) -> _Plan:
+def _interpreted_plan(problem: contract.Problem) -> _Plan:
     # always 32 rows: BLAS may order its sums by the number of rows
     block_n = min(triton.next_power_of_2(problem.rank), 1024)
     block_k = min(triton.next_power_of_2(problem.k), _INTERPRETED_TILE // block_n)
@@ -338,13 +340,13 @@ def _finish(
 
 
 @functools.cache
-def _launcher(kernel: Any, *, interpreted: bool) -> Any:
+def _launcher(kernel: Any, *, native: bool) -> Any:
     """The kernel itself, or the same source bound to Triton's interpreter.
 
     Triton's own switch, TRITON_INTERPRET, must be set before triton is first imported and then
     holds for the whole process; binding the source here lets each call go by its tensors' device.
     """
-    if not interpreted:
+    if native:
         return kernel
     scope = dict(kernel.fn.__globals__)
     for helper in (_bf16_bits, _swizzled, _rotate, _write):

@@ -206,15 +206,26 @@ def test_compiles_for_gpus_that_are_not_here(capability, block_t):
         assert not re.search(r"\.ftz|fma\.rn", built.asm["ptx"])
 
 
-def test_works_where_triton_itself_was_told_to_interpret():
-    code = (
-        "import torch\n"
-        "from kernel import chain, fused_triton\n"
-        "x, w = torch.ones(2, 1, 64).bfloat16(), torch.ones(1, 32, 64).bfloat16()\n"
-        "ys = torch.zeros(2, 2, 32).bfloat16()\n"
-        "for y, f in zip(ys, (chain, fused_triton)):\n"
-        "    f(x, w, torch.ones(1, 2), torch.zeros(2).int(), head_dim=64, out=y)\n"
-        "assert torch.equal(ys[0], ys[1]) and ys[0, 0, 0] == 64, ys\n"
-    )
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        pytest.param(
+            "cuda",
+            marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+        ),
+    ],
+)
+def test_works_where_triton_itself_was_told_to_interpret(device):
+    code = f"""
+import torch
+from kernel import chain, fused_triton
+torch.set_default_device("{device}")
+x, w = torch.full((2, 1, 64), 1.5).bfloat16(), torch.ones(1, 32, 64).bfloat16()
+ys = torch.zeros(2, 2, 32).bfloat16()
+for y, candidate in zip(ys, (chain, fused_triton)):
+    candidate(x, w, torch.ones(1, 2), torch.zeros(2).int(), head_dim=64, out=y)
+assert torch.equal(ys[0], ys[1]) and ys[0, 0, 0] == 96, ys
+"""
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
