@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
 from verify.command import UserError
-from verify.store import Store
+from verify.store import FILE_NAME, Store
 from verify.verdict import Verdict  # noqa: TC001 - msgspec reads the annotations when it runs
 
 if TYPE_CHECKING:
@@ -191,13 +192,16 @@ def _records(
     folder: Path, result: Result
 ) -> tuple[tuple[Record, ...], dict[tuple[str, str], Question]]:
     """Every record and question of the run; none where only counts were compared."""
-    path = folder / "records.sqlite"
+    path = folder / FILE_NAME
     if not path.exists():
         return (), {}
-    store = Store.open(path)
-    questions = {
-        (suite.suite, row.item): Question(row.prompt, row.target)
-        for suite in result.suites
-        for row in store.items(suite.suite)
-    }
-    return tuple(store.records()), questions
+    try:
+        with Store.open(path) as store:
+            questions = {
+                (suite.suite, row.item): Question(row.prompt, row.target)
+                for suite in result.suites
+                for row in store.items(suite.suite)
+            }
+            return tuple(store.records()), questions
+    except sqlite3.Error as error:
+        raise UserError(f"{path} cannot be read ({error}); run again into a fresh --out") from error

@@ -206,7 +206,10 @@ _FIGURES: tuple[tuple[str, str, Callable[[Suite], Cell | None]], ...] = (
     ),
     (
         "Detectable difference",
-        "A real loss of this size would probably have been noticed; a smaller one may not.",
+        (
+            "The smallest loss that as many questions would rule out, four times in five, if the "
+            "arms are equally good."
+        ),
         _detectable,
     ),
     (

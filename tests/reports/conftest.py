@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from itertools import count
 
 import pytest
+
 from verify.store import Record, Store
 
 PAIR = {"base": 1, "pr": 1}

@@ -7,9 +7,9 @@ import re
 from itertools import pairwise
 
 import pytest
-from verify.command import UserError
 
 from reports import render
+from verify.command import UserError
 
 HOSTILE = (
     "</pre></details><script>alert(1)</script>{{ 7 * 7 }}{% raw %}<img src=x onerror=alert(1)>"
@@ -329,3 +329,10 @@ def test_a_folder_that_is_no_run_is_refused_in_one_line(tmp_path, content, messa
         render(tmp_path)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "report.html").exists()
+
+
+def test_records_that_are_no_database_are_refused_in_one_line(write_run):
+    folder = write_run(kept=None)
+    (folder / "records.sqlite").write_text("not a database, but longer than a header " * 9)
+    with pytest.raises(UserError, match="cannot be read"):
+        render(folder)
