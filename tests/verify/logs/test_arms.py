@@ -88,7 +88,7 @@ def test_a_broken_log_in_a_folder_is_not_passed_over(lines):
 
 def test_files_of_an_arm_are_repeats(lines):
     paths = [
-        lines("0", record("a"), record("b", 0, text="no")),
+        lines("0", record("a", truncated=False), record("b", 0, text="no")),
         lines("1", record("b", repeat=0), record("b", repeat=1), record("c", None, error="gone")),
         lines("2", record("a", suite="other")),
     ]
@@ -105,6 +105,7 @@ def test_files_of_an_arm_are_repeats(lines):
     assert table.errors == {4: "gone"}
     assert table.text == [None, "no", None, None, None]
     assert arm.suites["other"].run.tolist() == [2]
+    assert "truncated" in arm.unknown  # which the later files cannot tell
     assert arm.paths == tuple(paths)
 
 

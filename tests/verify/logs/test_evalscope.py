@@ -65,8 +65,8 @@ def test_arms_written_in_different_orders_pair_by_index(runs):
 
 def test_predictions_tell_of_tokens_and_truncation(lines):
     lines("run/predictions/m/x.jsonl", prediction(1), prediction(0, "max_tokens"))
-    table = logs.read(lines("run/reviews/m/x.jsonl", review(0), review(1))).suites["x"]
-    assert table.truncated.tolist() == [1, 0]
+    table = logs.read(lines("run/reviews/m/x.jsonl", review(1), review(0))).suites["x"]
+    assert table.truncated.tolist() == [0, 1]
     assert table.tokens.tolist() == [5, 5]
 
 
@@ -95,6 +95,11 @@ def test_what_evalscope_leaves_out_is_unanswered(lines):
     assert np.isnan(table.score).tolist() == [False, True, True, True, True]
     assert table.errors[3] == "HTTP 500"
     assert table.errors[4] == "answered, not reviewed"
+
+
+def test_a_score_that_lacks_the_metric_is_unanswered(lines):
+    path = lines("run/reviews/m/x.jsonl", review(0), review(1, score={"value": {}}))
+    assert np.isnan(logs.read(path).suites["x"].score).tolist() == [False, True]
 
 
 def test_samples_of_one_group_are_repeats(lines):

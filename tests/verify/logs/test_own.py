@@ -184,11 +184,15 @@ rows = st.fixed_dictionaries(
 @given(
     rows=st.lists(rows, min_size=1, max_size=40, unique_by=lambda r: r["item"]),
     chunk=st.integers(1, 300),
+    blank=st.integers(0, 2),
 )
-def test_chunks_end_where_they_like(tmp_path_factory, rows, chunk):
+def test_chunks_end_where_they_like(tmp_path_factory, rows, chunk, blank):
     """Read in pieces of any size, a log is what the standard library finds in it."""
     path = tmp_path_factory.mktemp("log") / "log"
-    path.write_text("\n".join(json.dumps(r) for r in rows), encoding="utf-8")
+    path.write_text(
+        "\n".join([""] * blank) + ("\n" * (blank + 1)).join(json.dumps(r) for r in rows),
+        encoding="utf-8",
+    )
     builder = Builder(path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(own, "CHUNK", chunk)
@@ -204,7 +208,8 @@ def test_chunks_end_where_they_like(tmp_path_factory, rows, chunk):
             truncated, tokens = table.truncated[row], table.tokens[row]
             text = table.text[row] if table.text else None
             found[table.line[row]] = (suite, names[table.item[row]], score, truncated, tokens, text)
-    for line, row in enumerate(rows, 1):
+    for number, row in enumerate(rows):
+        line = max(blank, 1) + number * (blank + 1)
         assert found[line] == (
             row.get("suite", "unnamed"),
             str(row["item"]),

@@ -104,7 +104,7 @@ def test_the_prompt_is_part_of_the_question(lines):
 
 def test_one_id_twice_in_a_repeat_is_refused(lines, refused):
     path = lines("r/output-rs0.jsonl", output("q1"), output("q1", start=3.0))
-    refused(path, "line 2", "'q1'", "line 1")
+    refused(path.parent, "output-rs0.jsonl, line 2", "'q1'", "line 1")
 
 
 def test_wrong_types_are_named(lines, refused):
