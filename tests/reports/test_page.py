@@ -7,6 +7,7 @@ import re
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from reports import render
 from verify.command import UserError
@@ -167,9 +168,7 @@ def test_a_disagreement_shows_both_answers_from_where_they_part(page_of, records
 def test_repeats_show_where_the_arms_part_and_mcnemar_may_be_null(page_of, make_suite, records):
     kept = list(records(both=1, lost=1, gained=0, neither=0, repeats=3))
     flipped = next(r for r in kept if (r.arm, r.item, r.repeat) == ("pr", "q0001", 1))
-    kept[kept.index(flipped)] = type(flipped)(
-        **{name: getattr(flipped, name) for name in flipped.__struct_fields__} | {"correct": True}
-    )
+    kept[kept.index(flipped)] = replace(flipped, correct=True)
     page = page_of(
         suites=[make_suite(repeats={"base": 3, "pr": 3}, mcnemar=None, items=2)], kept=kept
     )
@@ -186,10 +185,7 @@ def test_repeats_that_balance_are_no_disagreement(page_of, records):
         return (arm == "base") == (repeat == 0)
 
     kept = [
-        type(r)(
-            **{name: getattr(r, name) for name in r.__struct_fields__}
-            | {"correct": graded(r.arm, r.repeat)}
-        )
+        replace(r, correct=graded(r.arm, r.repeat))
         for r in records(both=1, lost=0, gained=0, neither=0, repeats=2)
     ]
     assert not page_of(kept=kept).all("details", "question")
@@ -276,13 +272,7 @@ def test_the_manifest_marks_what_differs(page_of):
 
 
 def test_arms_bear_their_own_names(page_of, records):
-    kept = [
-        type(r)(
-            **{name: getattr(r, name) for name in r.__struct_fields__}
-            | {"arm": {"base": "old", "pr": "new"}[r.arm]}
-        )
-        for r in records()
-    ]
+    kept = [replace(r, arm={"base": "old", "pr": "new"}[r.arm]) for r in records()]
     page = page_of(manifest={"arms": {"old": {"url": "a"}, "new": {"url": "b"}}}, kept=kept)
     assert len(page.all("details", "question")) == 5
     assert "new: 41" in page.one("article", "suite")["text"]
