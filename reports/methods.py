@@ -22,45 +22,45 @@ class Method:
 
 BOUND = Method(
     "Rounding-error bound",
-    "layer 1: how far BF16 output may lie from an FP64 calculation, element by element",
+    "Layer 1: how far BF16 output may lie from an FP64 calculation, element by element",
     "N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., SIAM 2002",
 )
 MX = Method(
     "MXFP8 codes and scales",
-    "layer 2: the format of blocks, codes and scale bytes",
+    "Layer 2: the format of blocks, codes and scale bytes",
     "OCP Microscaling Formats (MX) Specification v1.0, 2023",
 )
 TANGO = Method(
     "Tango\u2019s score interval and test",
-    "difference of two paired proportions, its interval and non-inferiority",
+    "The difference of two paired proportions, its interval and non-inferiority",
     "T. Tango, Statistics in Medicine 17 (1998) 891\u2013908; J.-p. Liu et al., Statistics in "
     "Medicine 21 (2002) 231\u2013245",
 )
 MCNEMAR = Method(
     "McNemar\u2019s test, exact and mid-p",
-    "whether lost and gained questions part unevenly",
+    "Whether lost and gained questions part unevenly",
     "Q. McNemar, Psychometrika 12 (1947) 153\u2013157; M. W. Fagerland, S. Lydersen and P. Laake, "
     "BMC Medical Research Methodology 13 (2013) 91",
 )
 CLUSTERED = Method(
     "Clustering by question",
-    "the interval where questions were asked several times",
+    "The interval where questions were asked several times",
     "E. Miller, Adding Error Bars to Evals, arXiv:2411.00640 (2024)",
 )
 EQUIVALENCE = Method(
     "Two one-sided tests",
-    "equivalence within a margin",
+    "Equivalence within a margin",
     "D. J. Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15 (1987) 657\u2013680",
 )
 BOUNDS = Method(
     "Worst-case bounds",
-    "the difference if truncated answers had gone one way or the other",
+    "The difference if truncated answers had gone one way or the other",
     "J. L. Horowitz and C. F. Manski, Journal of the American Statistical Association 95 (2000) "
     "77\u201384",
 )
 HOLM = Method(
     "Holm\u2019s correction",
-    "the test for harm over several suites",
+    "The test for harm over several suites",
     "S. Holm, Scandinavian Journal of Statistics 6 (1979) 65\u201370",
 )
 
