@@ -25,7 +25,7 @@ from scipy.optimize import brentq
 from scipy.stats import beta, binom
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from verify.stats.bounded import FloatArray
 
@@ -73,11 +73,11 @@ class ExactDifference:
         low = max(low, abs(difference))
         if low > high:  # no share in the set is compatible with such a difference
             return self.gamma
-        most_lost = self._critical_losses(difference, high)
+        region = self._region(difference, high)
         best = 0.0
         for _ in range(_ROUNDS):
             shares = np.linspace(low, high, _POINTS)
-            p = _probability(most_lost, self.items, difference, shares)
+            p = _probability(region, self.items, difference, shares)
             k = int(np.argmax(p))
             best = max(best, float(p[k]))
             low, high = shares[max(k - 1, 0)], shares[min(k + 1, _POINTS - 1)]
@@ -127,19 +127,38 @@ class ExactDifference:
         high = beta.isf(self.gamma / 2, seen + 1, agreed) if agreed else 1.0
         return float(low), float(high)
 
-    def _critical_losses(self, difference: float, high: float) -> FloatArray:
-        """For m = 0, 1, ... discordant questions, the most losses still as extreme; -1 if none.
-
-        At a given m the score falls with each loss, so this describes the whole region.
-        """
+    def _region(self, difference: float, high: float) -> _Region:
+        """The tables at least as extreme as this one, leaving out the improbable ones."""
         most = min(self.items, int(binom.isf(_NEGLIGIBLE, self.items, high)) + 1)
-        m = np.arange(most + 1, dtype=np.float64)[:, None]
-        lost = np.minimum(np.arange(most + 1, dtype=np.float64)[None, :], m)
-        score = tango_score(lost, m - lost, self.items, difference)
+        m = np.arange(most + 1)[:, None]
+        lost = np.arange(most + 1)[None, :]
+        score = tango_score(np.minimum(lost, m), m - np.minimum(lost, m), self.items, difference)
         seen = tango_score(self.lost, self.gained, self.items, difference)
-        extreme = score >= seen - 1e-9 * (1 + abs(seen))
-        possible = np.arange(most + 1)[None, :] <= m
-        return np.asarray((extreme & possible).sum(axis=1) - 1.0)
+        extreme = (score >= seen - 1e-9 * (1 + abs(seen))) & (lost <= m)
+        return _Region.of(extreme)
+
+
+@dataclass(frozen=True)
+class _Region:
+    """A set of tables, as runs of `lost` at given numbers of discordant questions.
+
+    At most of these numbers it is one run from 0, for each loss lowers the score; but few
+    questions and many gains can break that order.
+    """
+
+    discordant: NDArray[np.intp]
+    last: NDArray[np.intp]
+    """The last `lost` of a run (sign 1), or the one before its first (sign -1)."""
+
+    sign: FloatArray
+
+    @classmethod
+    def of(cls, member: NDArray[np.bool_]) -> _Region:
+        """From membership by [discordant, lost]."""
+        edges = np.diff(np.pad(member, ((0, 0), (1, 1))).astype(np.int8), axis=1)
+        discordant, first = np.nonzero(edges)
+        sign = -edges[discordant, first].astype(np.float64)
+        return cls(discordant, first - 1, sign)
 
 
 def tango_score(lost: ArrayLike, gained: ArrayLike, items: int, difference: float) -> FloatArray:
@@ -155,12 +174,10 @@ def tango_score(lost: ArrayLike, gained: ArrayLike, items: int, difference: floa
     return np.asarray(np.where(variance > 0, z, 0.0))
 
 
-def _probability(
-    most_lost: FloatArray, items: int, difference: float, shares: FloatArray
-) -> FloatArray:
-    """P(lost <= most_lost[m]) where the arms differ by `difference`, at each discordant share."""
-    m = np.arange(most_lost.size)[None, :]
+def _probability(region: _Region, items: int, difference: float, shares: FloatArray) -> FloatArray:
+    """P(region) where the arms differ by `difference`, at each share of discordant questions."""
     ratio = np.divide(difference, shares, out=np.zeros_like(shares), where=shares > 0)
     of_lost = np.clip((1 - ratio)[:, None] / 2, 0, 1)  # losses among the discordant
-    at_m = binom.pmf(m, items, shares[:, None])
-    return np.asarray((at_m * binom.cdf(most_lost[None, :], m, of_lost)).sum(axis=1))
+    at_m = binom.pmf(region.discordant[None, :], items, shares[:, None])
+    up_to = binom.cdf(region.last[None, :], region.discordant[None, :], of_lost)
+    return np.asarray((at_m * up_to) @ region.sign)
