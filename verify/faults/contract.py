@@ -1,4 +1,5 @@
 """Faults of the contract: what must be refused, what must not, and how a launch may end."""
+# ruff: noqa: ARG001 - a replacement is handed all that its stage gets
 
 from __future__ import annotations
 
@@ -149,16 +150,22 @@ def sticky_after_error(model: Model) -> None:
     Model.launch(model)
 
 
-@fault(CONTRACT, "check", "error")
-def aborts_at_13(model: Model) -> None:
-    """Takes the whole process down at T = 13."""
-    breaks(lambda call: call.tokens == 13, os.abort)(model)
+@fault(CONTRACT, "launch", "error", kills=True)
+def aborts(model: Model) -> None:
+    """Aborts the process."""
+    os.abort()
 
 
-@fault(CONTRACT, "check", "error")
-def hangs_at_13(model: Model) -> None:
-    """Never comes back at T = 13."""
-    breaks(lambda call: call.tokens == 13, lambda: time.sleep(3600))(model)
+@fault(CONTRACT, "launch", "error", kills=True)
+def exits_in_silence(model: Model) -> None:
+    """Ends the process with exit code 0."""
+    os._exit(0)
+
+
+@fault(CONTRACT, "launch", "error", kills=True)
+def hangs(model: Model) -> None:
+    """Never comes back."""
+    time.sleep(3600)
 
 
 # Form

@@ -38,6 +38,7 @@ class Fault:
         sees: the check expected to catch it (names of `verify.faults.checks`).
         replacement: stands in for the method; takes the model and the stage's arguments.
         attributes: class attributes of the model that it needs besides.
+        kills: whether it takes its process down, or never comes back.
         number: its place in the published list of 91 from which this catalogue grew, if any.
     """
 
@@ -49,6 +50,7 @@ class Fault:
     replacement: Callable[..., Any]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     number: int | None = None
+    kills: bool = False
 
     def plant(self) -> Model:
         """A fresh candidate with the fault in it."""
@@ -63,7 +65,13 @@ CATALOGUE: dict[str, Fault] = {}
 
 
 def fault(
-    family: Family, stage: str, sees: str, number: int | None = None, **attributes: Any
+    family: Family,
+    stage: str,
+    sees: str,
+    number: int | None = None,
+    *,
+    kills: bool = False,
+    **attributes: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter the decorated function into the catalogue; its docstring describes the fault."""
 
@@ -73,7 +81,7 @@ def fault(
             raise ValueError(f"fault {name} is catalogued twice")
         description = (replacement.__doc__ or "").strip()
         CATALOGUE[name] = Fault(
-            name, family, description, stage, sees, replacement, attributes, number
+            name, family, description, stage, sees, replacement, attributes, number, kills
         )
         return replacement
 

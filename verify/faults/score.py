@@ -7,31 +7,40 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
+
 from verify import cases, harness, inputs
 from verify.compare import judge
 from verify.faults.catalogue import CATALOGUE
 from verify.faults.equivalent import EQUIVALENTS
 from verify.faults.honest import VARIANTS
 from verify.faults.source18 import detections
+from verify.pool import Lost, Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from verify.cases import Budget, Case, KernelSpec
     from verify.harness import Candidate
 
+KILLED_S = 30.0
+"""Seconds after which a candidate that is known to hang is believed to."""
+
+JUDGED_S = 1800.0
+"""Seconds that judging any other may take."""
+
 
 @dataclass(frozen=True)
 class Task:
-    """One candidate for a worker to judge.
+    """One candidate to judge.
 
     Attributes:
         kind: `fault`, `equivalent` or `honest`: the list that `name` stands in.
         name: of the fault or variant.
         grid: `ours`, or `source18` for the cases and tolerances of the source pull request.
-        spec: the kernel's sizes.
-        budget: of the grid; unused for honest kernels, which get one case of every family a seed.
-        seeds: of the inputs; faults use the first alone.
+        spec: the kernel's sizes; honest kernels get one case of every family at these.
+        budget: of the grid that a fault gets, most of it at the reduced shape.
+        seed: of the inputs.
         exhaustive: go on after the first detection.
     """
 
@@ -40,8 +49,13 @@ class Task:
     grid: str
     spec: KernelSpec
     budget: Budget
-    seeds: tuple[int, ...]
+    seed: int
     exhaustive: bool = False
+
+    @property
+    def kills(self) -> bool:
+        """Whether it is known to take its process down."""
+        return self.kind == "fault" and CATALOGUE[self.name].kills
 
 
 @dataclass(frozen=True)
@@ -55,7 +69,7 @@ class Score:
         message: its first finding, or why there is no answer.
         cases: how many were judged.
         seconds: they took.
-        answered: false where the judge died or never came back.
+        answered: false where the judge did not come back.
     """
 
     task: Task
@@ -71,6 +85,37 @@ class Score:
         """Whether a check said that something is wrong."""
         return self.answered and bool(self.checks)
 
+    @property
+    def quiet(self) -> bool:
+        """Whether the judge came back and had nothing to say."""
+        return self.answered and not self.checks
+
+
+def score_all(tasks: Sequence[Task], workers: int) -> Iterator[Score]:
+    """Scores as they come.
+
+    A candidate that is known to take its process down is noticed by losing that process, as
+    `verify.kernel` loses it; the process of any other one must not be lost.
+    """
+    for kills, limit_s in ((True, KILLED_S), (False, JUDGED_S)):
+        mine = [task for task in tasks if task.kills == kills]
+        if not mine:
+            continue
+        with Pool[Task, Score](start, min(workers, len(mine)), limit_s) as pool:
+            for task, answer in pool.answers(mine):
+                yield lost(task, answer) if isinstance(answer, Lost) else answer
+
+
+def lost(task: Task, answer: Lost) -> Score:
+    """The score of a task whose process was lost."""
+    return Score(task, ("error",), None, answer.reason, 0, 0.0, answered=task.kills)
+
+
+def start(_: int) -> Callable[[Task], Score]:
+    """What a worker process does."""
+    torch.set_num_threads(1)
+    return score
+
 
 def score(task: Task) -> Score:
     """Judge one candidate."""
@@ -78,8 +123,7 @@ def score(task: Task) -> Score:
     checks: dict[str, None] = {}
     first: tuple[str, str] | None = None
     judged = 0
-    candidate = build(task)
-    for case, findings in noticed(task, candidate):
+    for case, findings in noticed(task, build(task)):
         judged += 1
         checks |= dict.fromkeys(check for check, _ in findings)
         first = first or ((case, findings[0][1]) if findings else None)
@@ -103,24 +147,18 @@ def noticed(task: Task, candidate: Candidate) -> Iterable[tuple[str, list[tuple[
     if task.grid == "source18":
         yield from detections(candidate)
         return
-    for case, seed in asked(task):
-        made = inputs_of(case, seed)
+    for case in asked(task):
+        made = inputs_of(case, task.seed)
         judgement = judge(made, harness.run(candidate, made), task.spec)
         yield case.id, [(finding.check, finding.message) for finding in judgement.findings]
 
 
-def asked(task: Task) -> Iterable[tuple[Case, int]]:
+def asked(task: Task) -> list[Case]:
     """The cases of a task, those that cost least first."""
-    if task.kind != "fault":
-        small = task.spec if task.name in VARIANTS and not VARIANTS[task.name].slow else None
-        for seed in task.seeds:
-            # The first seed is at the kernel's own shape wherever that does not take minutes.
-            spec = task.spec if seed == task.seeds[0] and small else cases.reduced(task.spec)
-            yield from ((case, seed) for case in full_launches(spec))
-        return
+    if task.kind == "honest":
+        return full_launches(task.spec)
     grid = cases.grid(task.spec, task.budget, "reduced")
-    for case in sorted(grid, key=lambda case: (case.rank * case.k, case.draw)):
-        yield case, task.seeds[0]
+    return sorted(grid, key=lambda case: (case.rank * case.k, case.draw))
 
 
 def full_launches(spec: KernelSpec) -> list[Case]:
