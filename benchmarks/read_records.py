@@ -1,9 +1,9 @@
-"""How fast two large files of records are read and matched: processor time and memory.
+"""How fast two large files of records are read and paired: processor time and memory.
 
     python benchmarks/read_records.py [LINES]
 
 Writes two files of LINES (10^6) records each, in different orders, to a temporary folder, reads
-them with `verify.logs` and matches items and scores with numpy.
+them and pairs them with `verify.logs`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-
-import numpy as np
 
 from verify import logs
 
@@ -37,20 +35,6 @@ def write(path: Path, lines: int, seed: int) -> None:
             )
 
 
-def match(base: logs.Columns, pr: logs.Columns) -> tuple[int, int]:
-    """Items only base got right, and only pr."""
-    code = np.array(list(map(pr.items.__getitem__, base.items)))[base.item]
-    row = np.empty(len(pr.items), np.int64)
-    row[pr.item] = np.arange(len(pr))
-    row = row[code]
-    if (base.prompt != pr.prompt[row]).any() or (base.target != pr.target[row]).any():
-        raise SystemExit("prompts or targets differ")
-    return (
-        int(np.sum(base.score > pr.score[row])),
-        int(np.sum(base.score < pr.score[row])),
-    )
-
-
 def main(lines: int) -> None:
     """Write, read, match, and print what each took."""
     with tempfile.TemporaryDirectory() as folder:
@@ -61,11 +45,13 @@ def main(lines: int) -> None:
         start = time.process_time()
         base, pr = (logs.read(path).suites["gsm8k"] for path in paths)
         read = time.process_time()
-        lost, gained = match(base, pr)
+        pairs = logs.pair(base, pr)
         done = time.process_time()
+        lost = int((pairs.base.score > pairs.pr.score).sum())
+        gained = int((pairs.base.score < pairs.pr.score).sum())
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{lines} lines twice, {megabytes:.0f} MB: read {read - start:.2f} s, ", end="")
-    print(f"matched {done - read:.2f} s ({lost} lost, {gained} gained), {memory:.0f} MB at most")
+    print(f"paired {done - read:.2f} s ({lost} lost, {gained} gained), {memory:.0f} MB at most")
 
 
 if __name__ == "__main__":

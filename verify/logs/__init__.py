@@ -1,8 +1,9 @@
 """Reads result logs, ours and other tools', into records; formats are recognised by content.
 
-`read` takes one file or folder, `read_arm` several as repeats of one arm. Both raise UserError,
-one line naming file, line, bad value and remedy: exit code 2 where something else should have
-been asked for, 4 where the data themselves are broken. Nothing is ever written.
+`read` takes one file or folder, `read_arm` several as repeats of one arm, `pair` matches the
+records of two arms by item. All raise UserError, one line naming file, line, bad value and
+remedy: exit code 2 where something else should have been asked for, 4 where the data themselves
+are broken. Nothing is ever written.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from verify.logs import (
     lm_eval,
     own,
     published,
+    run,
     sgl_eval,
     spreadsheet,
 )
 from verify.logs.log import COMPARABLE, Log, differences, join, unknown
+from verify.logs.pairs import Pairs, pair
 from verify.logs.source import Found, parse
 from verify.logs.table import Builder, Choice, Columns, refuse
 from verify.verdict import WRONG_USE
@@ -31,7 +34,17 @@ from verify.verdict import WRONG_USE
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["COMPARABLE", "Choice", "Columns", "Log", "differences", "read", "read_arm"]
+__all__ = [
+    "COMPARABLE",
+    "Choice",
+    "Columns",
+    "Log",
+    "Pairs",
+    "differences",
+    "pair",
+    "read",
+    "read_arm",
+]
 
 
 class NotALog(UserError):  # noqa: N818 - names the file, as StopIteration names an end
@@ -71,10 +84,10 @@ _COMPANIONS: list[tuple[set[str], str]] = [
     ({"dataset_name", "metrics"}, "evalscope's averages; give the file of reviews, or the folder"),
 ]
 _NAMES = (
-    "kernelproof records, lm-evaluation-harness samples, inspect_ai .eval or .json, sgl-eval run "
-    "folders, evalscope reviews, lighteval parquet, CSV with the columns item and correct"
+    "kernelproof records and runs, lm-evaluation-harness samples, inspect_ai .eval or .json, "
+    "sgl-eval run folders, evalscope reviews, lighteval parquet, CSV with columns item and correct"
 )
-_SUFFIXES = (".jsonl", ".json", ".eval", ".parquet", ".csv")
+_SUFFIXES = (".jsonl", ".json", ".eval", ".parquet", ".csv", ".sqlite")
 
 
 def read(source: str | Path, *, suite: str | None = None, choice: Choice | None = None) -> Log:
@@ -200,12 +213,14 @@ def _recognise(path: Path) -> Format:
         UserError: empty, or cut within the first line.
     """
     with path.open("rb") as file:
-        magic = file.read(4)
+        magic = file.read(16)
         file.seek(0)
         first = next((line for line in file if line.strip()), b"")
-    if magic == b"PK\x03\x04":
+    if magic == run.MAGIC:
+        return Format(run.NAME, run.read)
+    if magic.startswith(b"PK\x03\x04"):
         return _INSPECT
-    if magic == b"PAR1":
+    if magic.startswith(b"PAR1"):
         if lighteval.columns(path) >= lighteval.COLUMNS:
             return _LIGHTEVAL
         raise NotALog(f"{path}: a parquet file, but not lighteval's details; known are {_NAMES}")

@@ -1,0 +1,58 @@
+import sqlite3
+
+import pytest
+
+from verify import logs
+from verify.store import FILE_NAME, Record, Store
+
+FIELDS = {"prompt_sha256": "ab" * 32, "completion_tokens": 5, "text": "so 4", "rule": "last number"}
+
+
+@pytest.fixture
+def run(tmp_path):
+    with Store.open(tmp_path / FILE_NAME) as store:
+        for arm in ("base", "pr"):
+            right = Record(
+                arm=arm, suite="x", item="a", correct=arm == "pr", truncated=False, **FIELDS
+            )
+            store.add(right)
+            store.add(Record(arm=arm, suite="x", item="b", correct=None, error="http_500: gone"))
+    return tmp_path
+
+
+def test_one_arm_of_a_run(run, refused):
+    refused(run, "holds the arms base, pr", "FILE::ARM", code=2)
+    table = logs.read(f"{run}::pr").suites["x"]
+    assert list(table.items) == ["a", "b"]
+    assert table.score[0] == 1
+    assert table.errors == {1: "http_500: gone"}
+    assert table.truncated.tolist() == [0, -1]
+    assert logs.read(f"{run / FILE_NAME}::base").suites["x"].score[0] == 0
+
+
+def test_records_come_back_as_they_were(run):
+    with Store.open(run / FILE_NAME) as store:
+        kept = [r for r in store.records() if r.arm == "pr"]
+    assert list(logs.read(f"{run}::pr").records("pr")) == kept
+
+
+def test_reading_leaves_no_trace(run):
+    before = {path: path.stat().st_mtime_ns for path in run.iterdir()}
+    logs.read(f"{run}::base")
+    assert {path: path.stat().st_mtime_ns for path in run.iterdir()} == before
+
+
+def test_a_run_that_still_writes_can_be_read(run):
+    with Store.open(run / FILE_NAME) as store:
+        store.add(Record(arm="pr", suite="x", item="c", correct=True))
+        assert len(logs.read(f"{run}::pr").suites["x"]) == 3
+
+
+def test_other_databases_are_refused(tmp_path, refused):
+    path = tmp_path / FILE_NAME
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE other (x)")
+    connection.close()
+    refused(path, "no records.sqlite of a run")
+    path.write_bytes(path.read_bytes()[:600])
+    refused(path, "no records.sqlite of a run")
