@@ -109,6 +109,16 @@ def test_a_prompt_that_changes_between_repeats_is_named(pair):
     assert pair(pr, base).problems == ("1 prompt (first 'a') not the same in both arms",)
 
 
+def test_a_repeat_that_is_missing_has_no_prompt_to_differ(pair):
+    base = [
+        record("b", prompt_sha256=B),
+        record("c", repeat=1, prompt_sha256=B),
+        record("a", prompt_sha256=A),
+        record("a", repeat=1, prompt_sha256=A),
+    ]
+    assert pair(base, base).problems == pair(base, base).unequal != ()
+
+
 def test_unanswered_requests_are_named_with_their_error(pair):
     pairs = pair([record("a"), record("b")], [record("a"), record("b", None, error="timed out")])
     assert pairs.problems == ("1 item (first 'b') unanswered in pr (timed out)",)

@@ -30,6 +30,11 @@ def test_one_arm_of_a_run(run, refused):
     assert logs.read(f"{run / FILE_NAME}::base").suites["x"].score[0] == 0
 
 
+def test_records_keep_their_number(run, monkeypatch):
+    monkeypatch.setattr("verify.logs.run._AT_ONCE", 1)
+    assert logs.read(f"{run}::pr").suites["x"].line.tolist() == [3, 4]
+
+
 def test_records_come_back_as_they_were(run):
     with Store.open(run / FILE_NAME) as store:
         kept = [r for r in store.records() if r.arm == "pr"]
