@@ -1,0 +1,338 @@
+"""The two things that answer questions: the embedded model with a kernel, and a server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections import Counter
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+
+from verify import embedded
+from verify.client import Client, RequestError
+from verify.command import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+    from pathlib import Path
+
+    from evals.suite import Spec
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One answer as an arm gave it; `tokens` is None where it does not count them."""
+
+    text: str
+    truncated: bool
+    tokens: int | None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """No answer came: the kind of failure, and what happened, in one line."""
+
+    kind: str
+    message: str
+
+
+def one_line(text: str) -> str:
+    """A server's or kernel's words, safe to print: one line, no control characters, not endless."""
+    line = " ".join(text.split())
+    return "".join(c if c.isprintable() else "\ufffd" for c in line[:400])
+
+
+class Arm(Protocol):
+    """What a run needs of an arm."""
+
+    name: str
+    answered_by: Literal["embedded", "server"]
+
+    async def start(self) -> None:
+        """Be ready to answer; raises UserError if that cannot be."""
+
+    def answers(
+        self, spec: Spec, prompts: Sequence[str]
+    ) -> AsyncGenerator[tuple[int, Completion | Failure], None]:
+        """Each prompt's index and answer, as they come; each index once."""
+
+    def problems(self, suite: str) -> list[str]:
+        """Why this arm's answers to a suite say nothing of what is under test."""
+
+    def settings(self) -> dict[str, Any]:
+        """What the manifest says of the arm."""
+
+    async def close(self) -> None:
+        """Let go of everything; also after a failed start."""
+
+
+class EmbeddedArm:
+    """The embedded model, WO-A by the chain or by a kernel behind the enabled dispatcher.
+
+    Args:
+        name: what the run calls the arm.
+        kernel: `module:function`, or None for the chain alone.
+        log: a file that takes what the kernel prints.
+    """
+
+    answered_by: Literal["embedded", "server"] = "embedded"
+
+    def __init__(self, name: str, kernel: str | None, log: Path) -> None:
+        self.name = name
+        self.kernel = kernel
+        self._log = log
+        self._process: asyncio.subprocess.Process | None = None
+        self._ready: embedded.Ready | None = None
+        self._done = embedded.Done([], {})
+        self._fused_in: dict[str, int] = {}
+
+    async def start(self) -> None:
+        """Start the process and load the model."""
+        environment = {
+            **os.environ,
+            # found from wherever this process found it
+            "PYTHONPATH": os.pathsep.join(path or str(os.curdir) for path in sys.path),
+            # the other arm has the other core
+            "OMP_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+        with self._log.open("wb") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",
+                "-c",
+                "from verify.embedded import main; main()",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                limit=1 << 24,
+                start_new_session=True,  # Ctrl-C is ours to hand on
+            )
+        await self._send(embedded.Setup(self.name, self.kernel))
+        message = await self._receive()
+        if isinstance(message, embedded.Broken):
+            raise UserError(one_line(message.message))
+        assert isinstance(message, embedded.Ready)
+        self._ready = message
+
+    async def answers(
+        self, spec: Spec, prompts: Sequence[str]
+    ) -> AsyncGenerator[tuple[int, Completion | Failure], None]:
+        """Answers as rows of the batch finish; a kernel that raises leaves the rest unanswered."""
+        waiting = set(range(len(prompts)))
+        before = self._fused
+        await self._send(embedded.Job(list(prompts), spec.sampling.max_tokens))
+        while True:
+            message = await self._receive()
+            if isinstance(message, embedded.Answered):
+                waiting.remove(message.index)
+                yield message.index, Completion(message.text, message.truncated, message.tokens)
+            elif isinstance(message, embedded.Done):
+                self._done = message
+                break
+            else:
+                why = message.message if isinstance(message, embedded.Broken) else repr(message)
+                for index in sorted(waiting):
+                    yield index, Failure("kernel", one_line(why))
+                break
+        self._fused_in[spec.name] = self._fused - before
+
+    def problems(self, suite: str) -> list[str]:
+        """That the kernel was never called, if so."""
+        if self.kernel is None or self._fused_in.get(suite, 0) > 0:
+            return []
+        reasons = ", ".join(f"{why} ({n} calls)" for why, n in self._done.reasons.items())
+        return [f"{self.name} never took the fused path: {reasons or 'it was never called'}"]
+
+    def settings(self) -> dict[str, Any]:
+        """Kernel, device, and the dispatcher's counts by path and number of rows T."""
+        counts: dict[str, dict[str, int]] = {}
+        for path, rows, calls in self._done.counts:
+            counts.setdefault(path, {})[f"T={rows}"] = calls
+        ready = msgspec.structs.asdict(self._ready) if self._ready else {}
+        return {
+            "kind": "embedded",
+            "wo_a": self.kernel or "kernel:chain",
+            "fused_path": "enabled" if self.kernel else "off",
+            **ready,
+            "threads": 1,
+            "calls": {path: sum(by_rows.values()) for path, by_rows in counts.items()},
+            "calls_by_rows": counts,
+            "reasons": self._done.reasons,
+        }
+
+    async def close(self) -> None:
+        """Kill the process, and drop a log in which nothing was written."""
+        process = self._process
+        if process is not None and process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        if self._log.exists() and not self._log.stat().st_size:
+            self._log.unlink()
+
+    @property
+    def _fused(self) -> int:
+        return sum(calls for path, _, calls in self._done.counts if path == "fused")
+
+    async def _send(self, message: embedded.Setup | embedded.Job) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with suppress(ConnectionError):  # a dead process is noticed when it is read from
+            self._process.stdin.write(msgspec.json.encode(message) + b"\n")
+            await self._process.stdin.drain()
+
+    async def _receive(self) -> embedded.Message:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        if line:
+            return _MESSAGES.decode(line)
+        code = await self._process.wait()
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return embedded.Broken(f"the process of arm {self.name} ended by {how}; see {self._log}")
+
+
+_MESSAGES = msgspec.json.Decoder(embedded.Message)
+
+
+class ServerArm:
+    """An OpenAI-compatible server, asked `concurrency` questions at a time.
+
+    Args:
+        name: what the run calls the arm.
+        base_url: its address, as `normalised` gives it.
+        model: the model to ask for; None takes the one that the server offers.
+        concurrency: requests in flight.
+        client: how to reach it; by default a client with its own defaults.
+    """
+
+    answered_by: Literal["embedded", "server"] = "server"
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        *,
+        model: str | None = None,
+        concurrency: int = 4,
+        client: Client | None = None,
+    ) -> None:
+        self.name = name
+        self.base_url = base_url
+        self.model = model
+        self.concurrency = concurrency
+        self._client = client or Client(base_url)
+        self._stack = AsyncExitStack()
+        self._offered: list[str] | None = None
+        self._retries = 0
+        self._failures: Counter[str] = Counter()
+
+    async def start(self) -> None:
+        """Connect, and settle which model to ask for."""
+        await self._stack.enter_async_context(self._client)
+        try:
+            self._offered = await self._client.models()
+        except RequestError as error:
+            if error.kind in {"connection", "timeout"}:
+                raise UserError(
+                    f"arm {self.name}: no server answers at {self.base_url} "
+                    f"({one_line(str(error))}); start it, or correct the address"
+                ) from None
+        if self.model is None:
+            if self._offered is None or len(self._offered) != 1:
+                offered = ", ".join(self._offered or []) or "no list of models"
+                raise UserError(
+                    f"arm {self.name}: {self.base_url} offers {offered}; choose one with --model"
+                )
+            self.model = self._offered[0]
+        elif self._offered and self.model not in self._offered:
+            raise UserError(
+                f"arm {self.name}: {self.base_url} does not offer model {self.model!r}, but "
+                f"{', '.join(self._offered)}"
+            )
+
+    async def answers(
+        self, spec: Spec, prompts: Sequence[str]
+    ) -> AsyncGenerator[tuple[int, Completion | Failure], None]:
+        """Answers as they come, `concurrency` requests in flight."""
+        asked = iter(range(len(prompts)))
+        found: asyncio.Queue[tuple[int, Completion | Failure] | Exception] = asyncio.Queue()
+
+        async def work() -> None:
+            try:
+                for index in asked:
+                    found.put_nowait((index, await self._ask(spec, prompts[index])))
+            except Exception as error:  # noqa: BLE001 - raised again where it is seen
+                found.put_nowait(error)
+
+        workers = [asyncio.create_task(work()) for _ in range(min(self.concurrency, len(prompts)))]
+        try:
+            for _ in prompts:
+                answer = await found.get()
+                if isinstance(answer, Exception):
+                    raise answer
+                yield answer
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _ask(self, spec: Spec, prompt: str) -> Completion | Failure:
+        assert self.model is not None, "asked before the start"
+        try:
+            reply = await self._client.ask(prompt, spec.prompt.style, self.model, spec.sampling)
+        except RequestError as error:
+            self._failures[error.kind] += 1
+            self._retries += error.attempts - 1
+            tries = f" (after {error.attempts} attempts)" if error.attempts > 1 else ""
+            return Failure(error.kind, one_line(str(error)) + tries)
+        self._retries += reply.attempts - 1
+        return Completion(reply.text, reply.truncated, reply.tokens)
+
+    def problems(self, suite: str) -> list[str]:  # noqa: ARG002 - a server shows no path taken
+        """None: what a server computes with cannot be seen from here."""
+        return []
+
+    def settings(self) -> dict[str, Any]:
+        """Address, model, load, what was sent beside the suite's sampling, and what went wrong."""
+        return {
+            "kind": "server",
+            "base_url": self.base_url,
+            "model": self.model,
+            "models_offered": self._offered,
+            "concurrency": self.concurrency,
+            "extra_parameters": self._client.extras,
+            "retries": self._retries,
+            "failures": dict(self._failures),
+        }
+
+    async def close(self) -> None:
+        """Drop the connections."""
+        await self._stack.aclose()
+
+
+def normalised(url: str) -> str:
+    """An address in one form: with /v1 where it names no path, without a final slash.
+
+    Raises:
+        UserError: not an http address.
+    """
+    parts = urlsplit(url)
+    try:
+        port = f":{parts.port}" if parts.port is not None else ""
+    except ValueError:
+        parts, port = urlsplit(""), ""
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise UserError(f"{url!r} is no http address; write it like http://127.0.0.1:8000/v1")
+    host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/') or '/v1'}"

@@ -1,0 +1,118 @@
+"""The embedded model in a process of its own: one JSON line in a job, JSON lines out its answers.
+
+A process of its own, because the two arms should use two cores, and because a kernel under test
+may take its process with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class Setup(msgspec.Struct):
+    """First line in: the arm's name and its kernel, `module:function`; None is the chain."""
+
+    arm: str
+    kernel: str | None
+
+
+class Job(msgspec.Struct):
+    """Further lines in: prompts to answer."""
+
+    prompts: list[str]
+    max_tokens: int
+
+
+class Ready(msgspec.Struct, tag=True):
+    """The model is loaded."""
+
+    device: str
+    max_rows: int
+    weights_sha256: str
+
+
+class Answered(msgspec.Struct, tag=True):
+    """One prompt is answered."""
+
+    index: int
+    text: str
+    tokens: int
+    truncated: bool
+
+
+class Done(msgspec.Struct, tag=True):
+    """All prompts of a job are answered; calls of WO-A so far, by path and T, and by reason."""
+
+    counts: list[tuple[str, int, int]]
+    reasons: dict[str, int]
+
+
+class Broken(msgspec.Struct, tag=True):
+    """Nothing more will come; why, in one line."""
+
+    message: str
+
+
+Message = Ready | Answered | Done | Broken
+
+
+def serve(lines: Iterable[bytes], out: BinaryIO) -> None:
+    """Answer jobs until there are no more; the first line is the Setup."""
+
+    def send(message: Message) -> None:
+        out.write(msgspec.json.encode(message) + b"\n")
+        out.flush()
+
+    remaining = iter(lines)
+    setup = msgspec.json.decode(next(remaining), type=Setup)
+    try:
+        _answer_all(setup, remaining, send)
+    except BrokenPipeError:
+        return  # the run has ended without us
+    except Exception as error:  # noqa: BLE001 - a kernel under test may raise anything
+        named = str(error) if type(error).__name__ == "UserError" else _one_line(error)
+        send(Broken(named.replace("--candidate ", f"--arm {setup.arm}=", 1)))
+
+
+def _answer_all(setup: Setup, lines: Iterable[bytes], send: Callable[[Message], None]) -> None:
+    import torch  # noqa: PLC0415 - a second of import, which the parent need not wait for
+
+    from evals.mini import model  # noqa: PLC0415
+    from evals.mini.engine import Engine  # noqa: PLC0415
+    from kernel.dispatch import Dispatcher  # noqa: PLC0415
+    from verify.session import load  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if setup.kernel is None:
+        dispatcher = Dispatcher()
+    else:
+        dispatcher = Dispatcher(load(setup.kernel), enabled=True)
+    engine = Engine(dispatcher, device=device)
+    weights = hashlib.sha256(model.WEIGHTS.read_bytes()).hexdigest()
+    send(Ready(device, engine.max_rows, weights))
+    for line in lines:
+        job = msgspec.json.decode(line, type=Job)
+        for index, found in engine.generate(job.prompts, max_tokens=job.max_tokens):
+            send(Answered(index, found.text, found.tokens, found.truncated))
+        counts = [(path, rows, calls) for (path, rows), calls in sorted(dispatcher.counts.items())]
+        send(Done(counts, dict(dispatcher.reasons)))
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:500]
+
+
+def main() -> None:
+    """Serve this process's own pipes; whatever a kernel prints goes to standard error."""
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    serve(sys.stdin.buffer, out)

@@ -1,0 +1,234 @@
+"""Command line of layer 3: run two arms on the same questions, or render a run again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from rich.console import Console
+
+from verify import manifest, runner, store
+from verify.command import UserError
+from verify.evals import plan as planning
+from verify.evals import show
+from verify.verdict import Verdict, combine
+
+if TYPE_CHECKING:
+    from verify.evals.plan import Plan
+    from verify.stats.suite import SuiteResult
+    from verify.store import Record, Store
+
+
+@click.group(invoke_without_command=True)
+@click.option(
+    "--arms", default="base,pr", show_default=True, help="Names of the two arms, base first."
+)
+@click.option(
+    "--arm",
+    multiple=True,
+    metavar="NAME=URL|MODULE:FUNCTION",
+    help="What an arm is: an OpenAI-compatible server, or the embedded model with that kernel "
+    "behind WO-A. By default base uses the unfused chain and pr kernel:fused_triton.",
+)
+@click.option(
+    "--suite",
+    multiple=True,
+    help="A built-in suite, or a folder with a suite.toml; may be given several times. "
+    "Embedded arms answer mini-gsm8k, mini-aime and mini-gpqa by default.",
+)
+@click.option("--data", multiple=True, metavar="SUITE=PATH", help="A local file of a suite's rows.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), help="Ask the first N questions by content hash."
+)
+@click.option("--full", is_flag=True, help="Ask every question, not the suite's default number.")
+@click.option(
+    "--margin",
+    multiple=True,
+    metavar="PT|SUITE=PT",
+    help="The loss to rule out, in percentage points; by default each suite's own.",
+)
+@click.option("--model", help="The model to ask servers for; not needed where they offer one.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1, max=4096),
+    default=4,
+    show_default=True,
+    help="Requests in flight at each server.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the run; by default runs/<UTC time>-<arms>.",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the result here too.",
+)
+@click.pass_context
+def command(
+    context: click.Context, /, out: Path | None, json_file: Path | None, **words: Any
+) -> Verdict | None:
+    """Layer 3: does the model still answer as well? Two arms, the same questions, paired.
+
+    Exit codes: 0 pass, 1 fail, 2 wrong use, 3 inconclusive, 4 invalid, 130 interrupted.
+    """
+    if context.invoked_subcommand is not None:
+        return None
+    began = time.monotonic()
+    plan = planning.make(planning.Options(**words))
+    folder = _folder(out, plan)
+    console = _console()
+    document = _run(plan, folder, context.command_path, console, began)
+    for path in filter(None, (folder / "result.json", json_file)):
+        _write(path, document)
+    _show(console, document, folder)
+    return Verdict(document["verdict"])
+
+
+@command.command()
+@click.argument("run", type=click.Path(path_type=Path, file_okay=False))
+def report(run: Path) -> Verdict:
+    """Render the page of a run again, from its folder."""
+    try:
+        document = json.loads((run / "result.json").read_text(encoding="utf-8"))
+        verdict = Verdict(document["verdict"])
+    except FileNotFoundError:
+        raise UserError(f"{run} holds no result.json; name the folder of a run") from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{run / 'result.json'} is not a run's result ({error})") from None
+    _show(_console(), document, run)
+    return verdict
+
+
+def _folder(out: Path | None, plan: Plan) -> Path:
+    folder = out
+    if folder is None:
+        stamp = manifest.now().replace("-", "").replace(":", "")
+        folder = Path("runs") / f"{stamp}-{'-'.join(plan.names)}"
+    if (folder / store.FILE_NAME).exists():
+        raise UserError(f"{folder} holds a run already; name another folder with --out")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be made ({error.strerror}); name another") from None
+    return folder
+
+
+def _run(plan: Plan, folder: Path, program: str, console: Console, began: float) -> dict[str, Any]:
+    """Ask everything, judge it, and return the content of result.json."""
+    arms = plan.arms(folder)
+    about = {
+        "command": manifest.command_line(program),
+        "started": manifest.now(),
+        **manifest.environment(),
+    }
+    opened: list[Store] = []
+    kept = 0
+
+    def describe(**more: Any) -> dict[str, Any]:
+        described = {
+            **about,
+            **more,
+            "arms": {arm.name: arm.settings() for arm in arms},
+            "suites": {task.name: manifest.suite(task) for task in plan.tasks},
+        }
+        _write(folder / "manifest.json", described)
+        return described
+
+    def begin() -> Store:
+        describe()
+        opened.append(_store(folder / store.FILE_NAME))
+        return opened[0]
+
+    with show.Watch(console, plan.names, plan.tasks) as watch:
+
+        def heard(record: Record) -> None:
+            nonlocal kept
+            kept += 1
+            watch.heard(record)
+
+        try:
+            asyncio.run(runner.run(arms, plan.tasks, begin, heard))
+            suites = runner.conclude(arms, plan.tasks, opened[0])
+        except KeyboardInterrupt:
+            if opened:
+                describe(interrupted=manifest.now())
+                click.echo(f"{kept} answers are kept in {folder / store.FILE_NAME}", err=True)
+            raise
+        finally:
+            for each in opened:
+                each.close()
+            _leave_nothing_empty(folder)
+    described = describe(finished=manifest.now(), seconds=round(time.monotonic() - began, 1))
+    return _document(suites, described, folder)
+
+
+def _document(suites: list[SuiteResult], described: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """All layers together: what verify.kernel left in the folder counts too."""
+    kernel = _kernel(folder / "kernel.json")
+    verdicts = [suite.verdict for suite in suites]
+    if kernel is not None:
+        verdicts.append(Verdict(kernel["verdict"]))
+    return {
+        "verdict": str(combine(verdicts)),
+        "suites": msgspec.to_builtins(suites),
+        **({"kernel": kernel} if kernel is not None else {}),
+        "manifest": described,
+    }
+
+
+def _kernel(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        Verdict(found["verdict"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} is not a result of verify.kernel ({error}); remove it") from None
+    assert isinstance(found, dict)
+    return found
+
+
+def _console() -> Console:
+    console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:  # a file or pipe has no width that a table must fit
+        console.width = 120
+    return console
+
+
+def _show(console: Console, document: dict[str, Any], folder: Path) -> None:
+    import reports  # noqa: PLC0415 - charts take a second to import, and come with an extra
+
+    page = reports.render(folder)
+    show.verdicts(console, document, str(page))
+
+
+def _store(path: Path) -> Store:
+    try:
+        return store.Store.open(path)
+    except sqlite3.Error as error:
+        raise UserError(f"{path} cannot be written ({error}); name another folder") from None
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    """Written aside, then renamed: nobody reads half a file."""
+    try:
+        aside = path.with_name(path.name + ".part")
+        aside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}); name another") from None
+
+
+def _leave_nothing_empty(folder: Path) -> None:
+    """Remove the folder if nothing came of the run."""
+    if not any(folder.iterdir()):
+        folder.rmdir()

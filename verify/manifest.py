@@ -1,0 +1,103 @@
+"""What a run was made with: versions, machine, source, suites, arms."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from verify.command import ROOT
+
+if TYPE_CHECKING:
+    from verify.runner import Task
+
+PACKAGES = ("kernelproof", "torch", "triton", "numpy", "scipy", "aiohttp", "datasets")
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def environment() -> dict[str, Any]:
+    """Versions, platform, processors, and the commit of kernelproof's own checkout if any."""
+    return {
+        "versions": {
+            "python": platform.python_version(),
+            **{name: found for name in PACKAGES if (found := _version(name))},
+        },
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "git": _git(),
+    }
+
+
+def command_line(program: str) -> list[str]:
+    """The command as it can be given again."""
+    if program.startswith("kernelproof"):
+        return [*program.split(), *sys.argv[1:]]
+    return ["python", "-m", program, *sys.argv[1:]]
+
+
+def suite(task: Task) -> dict[str, Any]:
+    """A suite as it was asked: pins, prompt, sampling, examples, items, margin."""
+    spec, questions = task.suite.spec, task.questions
+    return {
+        "title": spec.title,
+        "licence": spec.licence,
+        "margin_pt": task.margin_pt,
+        "margin_from": task.margin_from,
+        "floor": spec.floor,
+        "source": questions.source,
+        "data_sha256": questions.sha256,
+        "suite_sha256": task.suite.sha256,
+        "prompt_style": spec.prompt.style,
+        "prompt_template": spec.prompt.template,
+        "sampling": {
+            "temperature": spec.sampling.temperature,
+            "max_tokens": spec.sampling.max_tokens,
+            "stop": list(spec.sampling.stop),
+        },
+        "shots": [{"row": shot.row + 1, "item": shot.id} for shot in questions.shots],
+        "shots_note": (
+            f"rows {questions.shots[0].row + 1} to {questions.shots[-1].row + 1} of the source are "
+            "the worked examples of every prompt, and are not scored"
+            if questions.shots
+            else "none"
+        ),
+        "items_in_suite": len(questions.items),
+        "items_asked": len(task.items),
+        "items": {item.id: item.prompt_sha256 for item in task.items},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _git() -> dict[str, Any] | None:
+    if not (ROOT / ".git").exists():
+        return None
+    try:
+        commit = _git_says("rev-parse", "HEAD")
+        return {"commit": commit, "dirty": bool(_git_says("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git_says(*words: str) -> str:
+    done = subprocess.run(  # noqa: S603 - git and our own words
+        ["git", "-C", str(ROOT), *words],  # noqa: S607 - git as the user has it
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=10,
+    )
+    return done.stdout.strip()
