@@ -6,6 +6,8 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from reports import words
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -45,13 +47,13 @@ class Manifest:
 
 def names(run: Run) -> Names:
     """The arms' names: as the manifest lists them, base first; without it, base and pr."""
-    listed = list(_arms(run.manifest))
+    listed = list(run.about.arms)
     return Names(listed[0], listed[1]) if len(listed) == 2 else Names("base", "pr")
 
 
 def manifest(run: Run) -> Manifest:
     """Both arms side by side, entries in the order written."""
-    arms = _arms(run.manifest)
+    arms = run.manifest.get("arms", {})
     called = names(run)
     base, pr = (dict(_flat(arms.get(name, {}))) for name in (called.base, called.pr))
     rows = tuple(Row(key, base.get(key), pr.get(key)) for key in dict.fromkeys([*base, *pr]))
@@ -59,9 +61,14 @@ def manifest(run: Run) -> Manifest:
     return Manifest(rows, tuple(_flat(rest)), _command(run.manifest))
 
 
-def _arms(document: Mapping[str, Any]) -> dict[str, Any]:
-    arms = document.get("arms")
-    return arms if isinstance(arms, dict) else {}
+def paths(run: Run) -> tuple[str, ...]:
+    """For each arm that counted them, which path its calls of WO-A took."""
+    return tuple(
+        f"In {name}, WO-A took "
+        + words.listed([f"the {path} path {words.count(n, 'time')}" for path, n in calls.items()])
+        for name, arm in run.about.arms.items()
+        if (calls := arm.calls)
+    )
 
 
 def _command(document: Mapping[str, Any]) -> str | None:
@@ -71,15 +78,21 @@ def _command(document: Mapping[str, Any]) -> str | None:
     return str(command) if command else None
 
 
+# Entries of one object that are written out; longer ones are lists of items and their hashes.
+_MOST = 40
+
+
 def _flat(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Leaves of nested objects by their dotted keys; lists on one line."""
-    if isinstance(value, dict):
+    """Leaves of nested objects by their dotted keys; lists and counts on one line."""
+    if not isinstance(value, dict):
+        yield key, _plain(value)
+    elif len(value) > _MOST:
+        yield key, f"{len(value):,} entries, in the data below"
+    elif value and all(type(inner) is int for inner in value.values()):
+        yield key, ", ".join(f"{name}: {inner:,}" for name, inner in value.items())
+    else:
         for name, inner in value.items():
             yield from _flat(inner, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, list):
-        yield key, ", ".join(map(str, value))
-    else:
-        yield key, _plain(value)
 
 
 def _plain(value: Any) -> str:
@@ -87,4 +100,6 @@ def _plain(value: Any) -> str:
         return "not recorded"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value)) or "none"
     return str(value)

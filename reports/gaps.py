@@ -31,7 +31,9 @@ def gaps(run: Run) -> tuple[Gap, ...]:
         *_unseen(run.result.suites),
         *_truncation(run.result.suites),
         *(_kernel(run.result.kernel) if run.result.kernel else ()),
+        *_parts(run),
         *_noise(run),
+        *_arms(run),
         Gap("Speed: neither latency nor throughput was measured."),
     )
 
@@ -134,12 +136,39 @@ def _kernel(kernel: Kernel) -> Iterator[Gap]:
         )
 
 
+def _parts(run: Run) -> Iterator[Gap]:
+    """Suites of which a part was asked."""
+    parts = [
+        f"{asked.items_asked:,} of {asked.items_in_suite:,} on {name}"
+        for name, asked in run.about.suites.items()
+        if asked.items_asked and asked.items_in_suite and asked.items_asked < asked.items_in_suite
+    ]
+    if parts:
+        yield Gap(f"The questions that were not asked: it was {words.listed(parts)}.", "--full.")
+
+
 def _noise(run: Run) -> Iterator[Gap]:
-    repeats = [s.repeats for s in run.result.suites if s.repeats]
-    once = [r for r in repeats if max(r.base or 1, r.pr or 1) == 1]
+    """How much the arms would differ without any change between them."""
     if run.result.suites and "aa" not in run.document:
-        asked = " Each question was asked once." if once else ""
+        repeats = [s.repeats for s in run.result.suites if s.repeats]
+        once = all(max(r.base or 1, r.pr or 1) == 1 for r in repeats)
         yield Gap(
             "How far the base arm differs from itself when it is run twice (A/A): the noise was "
-            f"not measured.{asked}",
+            f"not measured.{' Each question was asked once.' if once else ''}",
+        )
+
+
+def _arms(run: Run) -> Iterator[Gap]:
+    """What the arms are not, or do not show."""
+    kinds = {arm.kind for arm in run.about.arms.values()}
+    if "embedded" in kinds:
+        yield Gap(
+            "The model that will be served: a small one stood in for it, with the same attention "
+            "output in small.",
+            "--arm base=URL --arm pr=URL, two servers of the real model.",
+        )
+    if "server" in kinds:
+        yield Gap(
+            "That the servers ran the kernels they were started for: an answer does not show what "
+            "computed it."
         )

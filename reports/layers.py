@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reports import words
+from verify.stats.binomial import clopper_pearson
 from verify.verdict import Verdict, combine
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ _WRONG = {
 def layers(run: Run) -> tuple[Layer, ...]:
     """The three layers, in order."""
     kernel = run.result.kernel
-    return (_bytes_layer(1, kernel), _bytes_layer(2, kernel), _answers_layer(run.result.suites))
+    return (_bytes_layer(1, kernel), _bytes_layer(2, kernel), _answers_layer(run))
 
 
 def _bytes_layer(number: int, kernel: Kernel | None) -> Layer:
@@ -96,14 +97,16 @@ def failed_checks(kernel: Kernel, layer: int) -> str:
     return f"Failed: {', '.join(named)}."
 
 
-def _answers_layer(suites: Sequence[Suite]) -> Layer:
+def _answers_layer(run: Run) -> Layer:
     """Layer 3, by the suite that decides: the gravest, and of equals the nearest its margin."""
     name, question, anchor = "Layer 3", _QUESTIONS[3], "answers"
+    suites = run.result.suites
     if not suites:
         return Layer(name, question, None, "", "", "No model was asked in this run.", "", anchor)
     verdict = combine(suite.verdict for suite in suites)
     deciding = min((s for s in suites if s.verdict is verdict), key=_room)
-    figure, unit, clause = _figure(deciding)
+    asked = run.about.suites.get(deciding.suite)
+    figure, unit, clause = _blind(deciding, asked.floor if asked else None) or _figure(deciding)
     sentence = _answers_sentence(verdict, deciding, suites)
     return Layer(name, question, verdict, figure, unit, sentence, clause, anchor)
 
@@ -123,6 +126,23 @@ def worst_loss(suite: Suite) -> float | None:
     if suite.interval_pt is not None:
         return max(0.0, -suite.interval_pt[0])
     return None
+
+
+def _blind(suite: Suite, floor: float | None) -> tuple[str, str, str] | None:
+    """As `_figure`, for a suite on which the base arm has nothing to lose; else None."""
+    if suite.verdict is not Verdict.INCONCLUSIVE or floor is None:
+        return None
+    if suite.both is None or suite.lost is None or suite.accuracy is None:
+        return None
+    right = suite.both + suite.lost
+    if clopper_pearson(right, suite.items, suite.confidence)[0] > floor:
+        return None
+    share = words.share(right / suite.items)
+    return (
+        share,
+        f"right in base on {suite.suite}; its floor is {words.share(floor)}",
+        f"only {share} of {suite.suite} is right in base, so this suite can see nothing",
+    )
 
 
 def _figure(suite: Suite) -> tuple[str, str, str]:

@@ -125,6 +125,30 @@ class Result(msgspec.Struct, frozen=True):
     kernel: Kernel | None = None
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """A suite as the manifest tells of it: what it is, how much of it was asked, its floor."""
+
+    title: str = ""
+    floor: float | None = None
+    items_in_suite: int | None = None
+    items_asked: int | None = None
+
+
+class ArmSettings(msgspec.Struct, frozen=True):
+    """What the page needs to know of an arm: its kind, and calls of WO-A by the path taken."""
+
+    kind: str = ""
+    calls: dict[str, int] = {}
+
+
+class About(msgspec.Struct, frozen=True):
+    """What the page needs of `manifest.json`; `arms` lists base first."""
+
+    started: str = ""
+    arms: dict[str, ArmSettings] = {}
+    suites: dict[str, Asked] = {}
+
+
 @dataclass(frozen=True)
 class Question:
     """What both arms were asked, and the answer that counts as right."""
@@ -135,12 +159,13 @@ class Question:
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder's content. `document` and `manifest` are as written, for the page to hand on."""
+    """A run folder's content. `document` and `manifest` are as written, to hand on."""
 
     folder: Path
     result: Result
     document: Mapping[str, Any]
     manifest: Mapping[str, Any]
+    about: About
     records: tuple[Record, ...]
     questions: Mapping[tuple[str, str], Question]
 
@@ -153,8 +178,8 @@ def read(folder: Path) -> Run:
     """
     document, result = _result(folder)
     records, questions = _records(folder, result)
-    manifest = _manifest(folder, document)
-    return Run(folder, result, document, manifest, records, questions)
+    manifest, about = _manifest(folder, document)
+    return Run(folder, result, document, manifest, about, records, questions)
 
 
 def _result(folder: Path) -> tuple[dict[str, Any], Result]:
@@ -170,8 +195,15 @@ def _result(folder: Path) -> tuple[dict[str, Any], Result]:
         raise UserError(f"{path}: {error}; it is not a result of verify.evals") from error
 
 
-def _manifest(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
-    return _json(folder / "manifest.json") or dict(document.get("manifest") or {})
+def _manifest(folder: Path, document: Mapping[str, Any]) -> tuple[dict[str, Any], About]:
+    path = folder / "manifest.json"
+    found = _json(path)
+    if found is None:
+        found = dict(document.get("manifest") or {})
+    try:
+        return found, msgspec.convert(found, About)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{path}: {error}; it is not a manifest of verify.evals") from error
 
 
 def _json(path: Path) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from reports.questions import Answers
-    from reports.read import Arms, Suite
+    from reports.read import Arms, Run, Suite
     from verify.verdict import Verdict
 
 
@@ -54,6 +54,7 @@ class SuiteView:
 
     anchor: str
     name: str
+    title: str
     verdict: Verdict
     reason: str
     table: Table | None
@@ -74,18 +75,19 @@ class SuiteView:
         )
 
 
-def suite_views(suites: Sequence[Suite], answers: Mapping[str, Answers]) -> tuple[SuiteView, ...]:
+def suite_views(run: Run, answers: Mapping[str, Answers]) -> tuple[SuiteView, ...]:
     """Each suite with its two-by-two table and the questions on which the arms disagree."""
     return tuple(
         SuiteView(
             anchor=text.anchor("suite", suite.suite),
             name=suite.suite,
+            title=asked.title if (asked := run.about.suites.get(suite.suite)) else "",
             verdict=suite.verdict,
             reason=suite.reason,
             table=_table(suite),
             answers=answers.get(suite.suite),
         )
-        for suite in suites
+        for suite in run.result.suites
     )
 
 

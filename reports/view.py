@@ -16,6 +16,7 @@ class Page:
     """Everything that one page shows, in the order shown; `data` is what it lets one download."""
 
     title: str
+    started: str
     whole: layers.Whole
     layers: tuple[layers.Layer, ...]
     gaps: tuple[gaps.Gap, ...]
@@ -23,6 +24,7 @@ class Page:
     figures: tuple[suites.Figure, ...]
     suites: tuple[suites.SuiteView, ...]
     names: arms.Names
+    paths: tuple[str, ...]
     manifest: arms.Manifest
     methods: tuple[methods.Method, ...]
     data: dict[str, Any]
@@ -36,13 +38,15 @@ def view(run: Run) -> Page:
     kernel = run.result.kernel
     return Page(
         title=run.folder.resolve().name,
+        started=run.about.started.replace("T", " ").replace("Z", " UTC"),
         whole=layers.whole(run.result.verdict, parts),
         layers=parts,
         gaps=gaps.gaps(run),
         kernel=kernels.kernel_view(kernel) if kernel else None,
         figures=suites.figures(run.result.suites),
-        suites=suites.suite_views(run.result.suites, answers),
+        suites=suites.suite_views(run, answers),
         names=names,
+        paths=arms.paths(run),
         manifest=arms.manifest(run),
         methods=tuple(methods.methods(kernel, run.result.suites)),
         data=_data(run),

@@ -102,12 +102,34 @@ def records(name="mini-gsm8k", *, both=170, lost=3, gained=2, neither=17, repeat
 
 MANIFEST = {
     "command": ["python", "-m", "verify.evals", "--arms", "base,pr"],
-    "arms": {
-        "base": {"kind": "embedded", "wo_a": "kernel:chain", "device": "cpu", "max_rows": 32},
-        "pr": {"kind": "embedded", "wo_a": "kernel:fused_triton", "device": "cpu", "max_rows": 32},
-    },
     "started": "2026-12-01T09:00:00Z",
-    "versions": {"torch": "2.13.0", "triton": "3.7.1"},
+    "versions": {"python": "3.11.2", "torch": "2.13.0"},
+    "git": None,
+    "arms": {
+        "base": {
+            "kind": "embedded",
+            "wo_a": "kernel:chain",
+            "device": "cpu",
+            "calls": {"chain": 1265},
+            "calls_by_rows": {"chain": {"T=31": 61, "T=32": 1204}},
+        },
+        "pr": {
+            "kind": "embedded",
+            "wo_a": "kernel:fused_triton",
+            "device": "cpu",
+            "calls": {"fused": 1204, "chain": 61},
+            "calls_by_rows": {"fused": {"T=31": 0, "T=32": 1204}, "chain": {"T=40": 61}},
+        },
+    },
+    "suites": {
+        "mini-gsm8k": {
+            "title": "Generated word problems",
+            "floor": 0.05,
+            "items_in_suite": 1319,
+            "items_asked": 192,
+            "items": {f"q{n:04d}": "p" * 64 for n in range(192)},
+        }
+    },
 }
 
 

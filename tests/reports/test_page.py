@@ -266,9 +266,46 @@ def test_long_texts_are_cut_and_say_so(page_of, records):
 def test_the_manifest_marks_what_differs(page_of):
     page = page_of()
     differing = [e["text"].split()[1] for e in page.all("tr", "differs")]
-    assert differing == ["wo_a"]
+    assert differing == ["wo_a", "calls", "calls_by_rows.chain", "calls_by_rows.fused"]
     assert "python -m verify.evals --arms base,pr" in page.html
     assert "versions.torch" in page.html
+    assert "192 entries, in the data below" in page.html
+    assert "T=31: 61, T=32: 1,204" in page.html
+
+
+def test_the_path_that_each_arm_took_is_told(page_of):
+    text = page_of().one("section", id="answers")["text"]
+    assert "In base, WO-A took the chain path 1,265 times." in text
+    assert "In pr, WO-A took the fused path 1,204 times and the chain path 61 times." in text
+
+
+def test_gaps_from_the_manifest(page_of):
+    text = gaps(page_of())
+    assert "it was 192 of 1,319 on mini-gsm8k" in text
+    assert "a small one stood in for it" in text
+    servers = {name: {"kind": "server", "base_url": name} for name in ("base", "pr")}
+    text = gaps(page_of(manifest={"arms": servers}))
+    assert "an answer does not show what computed it" in text
+    assert "stood in for it" not in text
+
+
+def test_a_suite_at_its_floor_is_told_by_the_base_arm(page_of, make_suite):
+    blind = make_suite(
+        verdict="inconclusive",
+        items=40,
+        both=0,
+        lost=1,
+        gained=0,
+        neither=39,
+        accuracy={"base": 0.025, "pr": 0.0},
+        smallest_margin_pt=12.9,
+    )
+    page = page_of(verdict="inconclusive", suites=[blind])
+    assert page.one("p", "figure")["text"].startswith("2.5\u00a0% right in base on mini-gsm8k")
+    assert "so this suite can see nothing" in page.one("p", "lead")["text"]
+    seeing = make_suite(verdict="inconclusive", smallest_margin_pt=12.9)
+    page = page_of(verdict="inconclusive", suites=[seeing])
+    assert page.one("p", "figure")["text"].startswith("\u2264 12.9 pt")
 
 
 def test_arms_bear_their_own_names(page_of, records):
@@ -309,6 +346,7 @@ def test_tables_say_what_they_hold(page_of, make_kernel, records):
         ("{", "is not JSON"),
         ("[]", "holds no JSON object"),
         ('{"verdict": "maybe"}', "verdict"),
+        ('{"verdict": "pass", "manifest": {"arms": {"base": 7}}}', "arms"),
         ('{"verdict": "pass", "suites": [{"suite": 7, "verdict": "pass"}]}', "suites[0].suite"),
     ],
 )
