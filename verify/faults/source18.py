@@ -8,7 +8,7 @@ sgl-project/sglang, pull request 39957, test_wo_a_fused.py; written anew from it
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -29,8 +29,17 @@ Failure = tuple[str, str]
 
 @dataclass(frozen=True)
 class Sample:
-    """One input: x [T, G, K], weight [G, R, K], table [S, rope_dim], positions [T]."""
+    """One input, fresh for each test: a candidate may write into it.
 
+    Attributes:
+        exact: FP64 [T, N], the right result.
+        x: BF16 [T, G, K].
+        weight: BF16 [G, R, K].
+        cos_sin: FP32 [S, rope_dim].
+        positions: INT32 or INT64 [T].
+    """
+
+    exact: Tensor
     x: Tensor
     weight: Tensor
     cos_sin: Tensor
@@ -59,8 +68,7 @@ def guarded(test: object, candidate: Candidate, given: Sample) -> list[Failure]:
 def matches_reference(candidate: Candidate, given: Sample) -> Iterator[Failure]:
     """The norm of the BF16 form's error, then codes and live scales of its own quantisation."""
     y, (q, scales) = launch_y(candidate, given), launch_q(candidate, given)
-    exact = reference(given)
-    error = float((y.double() - exact).norm() / exact.norm())
+    error = float((y.double() - given.exact).norm() / given.exact.norm())
     if not error < TOLERANCE:
         yield "norm", f"relative error {error:.3g}"
     codes, byte = quantise(y)
@@ -82,7 +90,7 @@ def padding_zeroed(candidate: Candidate, given: Sample) -> Iterator[Failure]:
 
 def positions_match(candidate: Candidate, given: Sample) -> Iterator[Failure]:
     """INT64 and INT32 positions give the same bits."""
-    wide = Sample(given.x, given.weight, given.cos_sin, given.positions.long())
+    wide = replace(given, positions=given.positions.long())
     if not torch.equal(launch_y(candidate, given), launch_y(candidate, wide)):
         yield "positions", "INT64 positions give another result than INT32"
 
@@ -105,15 +113,20 @@ def launch_q(candidate: Candidate, given: Sample) -> tuple[Tensor, Tensor]:
     return q, scales
 
 
-@functools.lru_cache(maxsize=24)
 def sample(tokens: int, *, padded: bool = False) -> Sample:
     """The one seed: normal activations, normal weights of 0.05, a plain table of 4096 rows."""
+    x, positions = activations(tokens, padded=padded)
+    exact = reference(tokens, padded=padded)
+    return Sample(exact, x, weight().clone(), table().clone(), positions)
+
+
+def activations(tokens: int, *, padded: bool) -> tuple[Tensor, Tensor]:
+    """BF16 [T, G, K], a slice of 64 heads if padded, and INT32 [T] positions."""
     random = torch.Generator().manual_seed(1234)
     heads = ALL_HEADS if padded else LOCAL_HEADS
     buffer = torch.randn(tokens, heads * HEAD_DIM, generator=random).bfloat16()
     positions = torch.randint(0, LENGTH, (tokens,), generator=random, dtype=torch.int32)
-    x = buffer[:, : LOCAL_HEADS * HEAD_DIM].view(tokens, GROUPS, K)
-    return Sample(x, weight(), table(), positions)
+    return buffer[:, : LOCAL_HEADS * HEAD_DIM].view(tokens, GROUPS, K), positions
 
 
 @functools.cache
@@ -131,11 +144,12 @@ def table() -> Tensor:
     return torch.stack([angle.cos(), angle.sin()], 2).flatten(1)
 
 
-@functools.lru_cache(maxsize=24)
-def reference(given: Sample) -> Tensor:
+@functools.cache
+def reference(tokens: int, *, padded: bool) -> Tensor:
     """FP64 [T, N] from activations rotated in FP32 and rounded to BF16."""
-    x = given.x.float().reshape(given.x.shape[0], LOCAL_HEADS, HEAD_DIM)
-    rows = given.cos_sin[given.positions.long()][:, None]
+    given, positions = activations(tokens, padded=padded)
+    x = given.float().reshape(tokens, LOCAL_HEADS, HEAD_DIM)
+    rows = table()[positions.long()][:, None]
     cos, sin = rows[..., 0::2], rows[..., 1::2]
     start = HEAD_DIM - ROPE_DIM
     even, odd = x[..., start::2].clone(), x[..., start + 1 :: 2].clone()
