@@ -63,11 +63,14 @@ class Guarded:
         guard: int,
         device: torch.device,
     ) -> None:
-        live = torch.Size(shape).numel() * dtype.itemsize
         self.fill = fill
         self.guard = -(-guard // _PAGE) * _PAGE
-        self.raw = torch.full((2 * self.guard + live,), fill, dtype=torch.uint8, device=device)
-        self.tensor = self.raw[self.guard : self.guard + live].view(dtype).view(shape)
+        live = torch.Size(shape).numel() * dtype.itemsize
+        self.end = self.guard + live
+        # Whole 8-byte words, as which two buffers compare six times faster than as bytes.
+        size = -(-(self.end + self.guard) // 8) * 8
+        self.raw = torch.full((size,), fill, dtype=torch.uint8, device=device)
+        self.tensor = self.raw[self.guard : self.end].view(dtype).view(shape)
         self.pristine: Tensor | None = None
 
     @classmethod
@@ -81,18 +84,18 @@ class Guarded:
     def broken(self) -> int | None:
         """Offset in bytes, from the tensor's start, of the first guard byte that changed."""
         before = self.raw[: self.guard] != self.fill
-        after = self.raw[len(self.raw) - self.guard :] != self.fill
-        if not bool(before.any() | after.any()):
-            return None
-        # What lies behind is the likelier overrun, and nearest to it the likelier cause.
+        after = self.raw[self.end :] != self.fill
+        # What lies behind is the likelier overrun, and nearest to the tensor the likelier cause.
         if bool(after.any()):
-            return len(self.raw) - 2 * self.guard + int(after.nonzero()[0, 0])
-        return int(before.nonzero()[-1, 0]) - self.guard
+            return self.end - self.guard + int(after.nonzero()[0, 0])
+        if bool(before.any()):
+            return int(before.nonzero()[-1, 0]) - self.guard
+        return None
 
     def changed(self) -> bool:
         """Whether anything differs from what `holding` put there; restores it."""
         assert self.pristine is not None
-        if torch.equal(self.raw, self.pristine):
+        if torch.equal(self.raw.view(torch.int64), self.pristine.view(torch.int64)):
             return False
         self.raw.copy_(self.pristine)
         return True
