@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from verify.command import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from verify.runner import Task
 
 PACKAGES = ("kernelproof", "torch", "triton", "numpy", "scipy", "aiohttp", "datasets")
@@ -71,8 +74,15 @@ def suite(task: Task) -> dict[str, Any]:
         ),
         "items_in_suite": len(questions.items),
         "items_asked": len(task.items),
-        "items": {item.id: item.prompt_sha256 for item in task.items},
+        "prompts_sha256": _together(item.prompt_sha256 for item in task.items),
+        "targets_sha256": _together(item.target_sha256 for item in task.items),
+        "items": [item.id for item in task.items],
     }
+
+
+def _together(hashes: Iterable[str]) -> str:
+    """One hash of many, in their order."""
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 def _version(package: str) -> str | None:
