@@ -62,9 +62,9 @@ def manifest(run: Run) -> Manifest:
 
 
 def paths(run: Run) -> tuple[str, ...]:
-    """For each arm that counted them, which path its calls of WO-A took."""
+    """For each arm that counted them, which path its attention outputs took."""
     return tuple(
-        f"In {name}, WO-A took "
+        f"In {name}, the attention output took "
         + words.listed([f"the {path} path {words.count(n, 'time')}" for path, n in calls.items()])
         for name, arm in run.about.arms.items()
         if (calls := arm.calls)

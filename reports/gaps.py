@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reports import words
+from reports.arms import names
 from reports.layers import worst_loss
 from verify.verdict import Verdict
 
@@ -27,6 +28,7 @@ def gaps(run: Run) -> tuple[Gap, ...]:
     """Everything left open, the gravest first."""
     return (
         *_missing_layers(run),
+        *_another_kernel(run),
         *_margins(run.result.suites),
         *_unseen(run.result.suites),
         *_truncation(run.result.suites),
@@ -49,6 +51,18 @@ def _missing_layers(run: Run) -> Iterator[Gap]:
         yield Gap(
             "Whether the model still answers as well: layer 3 was not run here.",
             "python -m verify.evals --arms base,pr",
+        )
+
+
+def _another_kernel(run: Run) -> Iterator[Gap]:
+    """Layers 1 and 2 looked at one kernel, the PR arm ran another."""
+    checked = run.result.kernel.environment.get("candidate") if run.result.kernel else None
+    arm = run.about.arms.get(names(run).pr)
+    if checked and arm and arm.wo_a and arm.wo_a != checked:
+        yield Gap(
+            f"Whether the kernel that answered is right: layers 1 and 2 checked {checked}, the "
+            f"answers came from {arm.wo_a}.",
+            f"python -m verify.kernel --candidate {arm.wo_a}",
         )
 
 
@@ -144,7 +158,7 @@ def _parts(run: Run) -> Iterator[Gap]:
         if asked.items_asked and asked.items_in_suite and asked.items_asked < asked.items_in_suite
     ]
     if parts:
-        yield Gap(f"The questions that were not asked: it was {words.listed(parts)}.", "--full.")
+        yield Gap(f"The questions left out: asked were {words.listed(parts)}.", "--full.")
 
 
 def _noise(run: Run) -> Iterator[Gap]:

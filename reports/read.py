@@ -135,9 +135,10 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class ArmSettings(msgspec.Struct, frozen=True):
-    """What the page needs to know of an arm: its kind, and calls of WO-A by the path taken."""
+    """What the page needs to know of an arm; `wo_a` names its kernel, `calls` counts by path."""
 
     kind: str = ""
+    wo_a: str | None = None
     calls: dict[str, int] = {}
 
 

@@ -275,18 +275,28 @@ def test_the_manifest_marks_what_differs(page_of):
 
 def test_the_path_that_each_arm_took_is_told(page_of):
     text = page_of().one("section", id="answers")["text"]
-    assert "In base, WO-A took the chain path 1,265 times." in text
-    assert "In pr, WO-A took the fused path 1,204 times and the chain path 61 times." in text
+    assert "In base, the attention output took the chain path 1,265 times." in text
+    assert (
+        "In pr, the attention output took the fused path 1,204 times and the chain path 61 times."
+        in text
+    )
 
 
 def test_gaps_from_the_manifest(page_of):
     text = gaps(page_of())
-    assert "it was 192 of 1,319 on mini-gsm8k" in text
+    assert "asked were 192 of 1,319 on mini-gsm8k" in text
     assert "a small one stood in for it" in text
     servers = {name: {"kind": "server", "base_url": name} for name in ("base", "pr")}
     text = gaps(page_of(manifest={"arms": servers}))
     assert "an answer does not show what computed it" in text
     assert "stood in for it" not in text
+
+
+def test_a_kernel_checked_in_place_of_another_is_noticed(page_of, make_kernel):
+    assert "the answers came from" not in gaps(page_of(kernel=make_kernel()))
+    other = make_kernel(environment={"candidate": "kernel:chain"})
+    text = gaps(page_of(kernel=other))
+    assert "checked kernel:chain, the answers came from kernel:fused_triton" in text
 
 
 def test_a_suite_at_its_floor_is_told_by_the_base_arm(page_of, make_suite):
