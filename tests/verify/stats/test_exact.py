@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 from verify.stats.exact import ExactDifference, tango_score
 
@@ -65,6 +65,26 @@ def test_level_holds_on_and_inside_the_hypothesis_exact(items):
             p_lost = p_gained + loss
             level = sum(trinomial(*t, items, p_lost, p_gained) for t in passing)
             assert level <= alpha
+
+
+@pytest.mark.parametrize("difference", [-0.4, -0.01, 0.0, 0.3])
+def test_score_takes_the_variance_of_the_likeliest_table_at_the_difference(difference):
+    for lost, gained in [(0, 0), (7, 3), (0, 9), (12, 0), (20, 20)]:
+        items, agreed = 60, 60 - lost - gained
+        # the likeliest p_lost, by search; p_gained = p_lost + difference
+        p_lost = np.linspace(max(0, -difference), (1 - difference) / 2, 200_001)[1:-1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            likelihood = (
+                special.xlogy(lost, p_lost)
+                + special.xlogy(gained, p_lost + difference)
+                + special.xlogy(agreed, 1 - 2 * p_lost - difference)
+            )
+        best = p_lost[np.argmax(likelihood)]
+        variance = (2 * best + difference - difference**2) * items
+        expected = (gained - lost - items * difference) / np.sqrt(variance)
+        found = float(tango_score(lost, gained, items, difference))
+        if abs(gained - lost - items * difference) > 1e-9:
+            assert found == pytest.approx(expected, rel=2e-2)
 
 
 def test_without_flips_the_p_value_is_that_of_no_loss_seen():

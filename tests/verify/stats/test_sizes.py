@@ -29,6 +29,11 @@ def test_table_of_questions_times_repeats(flips, needed):
     assert [answers_needed(flips, margin, alpha=0.05) for margin in margins] == needed
 
 
+def test_a_true_loss_takes_more_answers():
+    # (1.959964 + 0.841621)^2 (0.03 - 0.01^2) / (0.02 - 0.01)^2 = 2346.8
+    assert answers_needed(0.03, 0.02, difference=-0.01) == 2347
+
+
 @pytest.mark.parametrize("items", [30, 198, 1319])
 def test_least_margin_is_where_a_run_without_flips_just_passes(items):
     unmoved = BoundedMean(np.array([0.0]), np.array([float(items)]))

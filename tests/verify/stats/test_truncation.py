@@ -37,6 +37,13 @@ def test_without_truncation_nothing_changes():
     np.testing.assert_array_equal(found.pr, scores)
 
 
+def test_a_missing_answer_stays_missing():
+    missing, flagged = np.array([[np.nan, 1.0]]), np.ones((1, 2), dtype=bool)
+    found = worst_case(missing, missing, flagged, flagged)
+    np.testing.assert_array_equal(found.base, [[np.nan, 1.0]])
+    np.testing.assert_array_equal(found.pr, [[np.nan, 0.0]])
+
+
 def test_cap_rate_of_single_answers_is_mcnemars_test():
     base, pr = np.zeros((100, 1)), np.zeros((100, 1))
     base[:16] = 1
