@@ -1,0 +1,219 @@
+import asyncio
+import sys
+
+import pytest
+
+from evals.suite import load
+from verify.arms import Completion, EmbeddedArm, Failure, ServerArm, normalised
+from verify.client import Client
+from verify.command import UserError
+
+KERNELS = """
+import os, sys
+from kernel import chain
+
+def prints(*args, **options):
+    print("hello from the kernel")
+    chain(*args, **options)
+
+def raises(x, *args, **options):
+    raise RuntimeError("bad\\nlaunch \\x1b[31m")
+
+def dies(*args, **options):
+    os._exit(7)
+
+def killed(*args, **options):
+    os.kill(os.getpid(), 9)
+
+def refuses(*args, **options):
+    from kernel.contract import ContractError
+    raise ContractError("T = 32 is too large")
+"""
+
+
+@pytest.fixture
+def spec():
+    return load("mini-gpqa").spec
+
+
+@pytest.fixture(scope="module")
+def prompts():
+    return [item.prompt for item in load("mini-gpqa").questions().items[:3]]
+
+
+async def collect(arm, spec, prompts):
+    try:
+        await arm.start()
+        return [found async for found in arm.answers(spec, prompts)]
+    finally:
+        await arm.close()
+
+
+@pytest.fixture
+def embedded(tmp_path, monkeypatch, spec, prompts):
+    """Run the embedded model with one of KERNELS; gives the arm and its answers by index."""
+    (tmp_path / "mine_kernels.py").write_text(KERNELS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def run(kernel):
+        arm = EmbeddedArm("pr", kernel, tmp_path / "pr.log")
+        return arm, dict(asyncio.run(collect(arm, spec, prompts)))
+
+    yield run
+    sys.modules.pop("mine_kernels", None)
+
+
+def test_the_chain_answers_and_shows_no_problem(embedded, tmp_path):
+    arm, answers = embedded(None)
+    assert sorted(answers) == [0, 1, 2]
+    assert all(isinstance(found, Completion) and found.text for found in answers.values())
+    assert arm.problems("mini-gpqa") == []
+    assert set(arm.settings()["calls"]) == {"chain"}
+    assert not (tmp_path / "pr.log").exists()
+
+
+def test_a_users_kernel_answers_and_its_calls_are_counted(embedded, tmp_path):
+    chain, expected = embedded(None)
+    arm, answers = embedded("mine_kernels:prints")
+    assert answers == expected
+    assert arm.problems("mini-gpqa") == []
+    assert arm.settings()["calls"]["fused"] > 0
+    assert arm.settings()["calls_by_rows"]["fused"].keys() <= {f"T={n}" for n in range(1, 33)}
+    assert chain.settings()["weights_sha256"] == arm.settings()["weights_sha256"]
+    # what it prints does not get into the answers
+    assert "hello from the kernel" in (tmp_path / "pr.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        ("raises", "RuntimeError: bad launch \ufffd[31m"),
+        ("dies", "ended by exit code 7"),
+        ("killed", "ended by signal SIGKILL"),
+    ],
+)
+def test_a_kernel_that_breaks_leaves_questions_unanswered(embedded, kernel, message):
+    _, answers = embedded(f"mine_kernels:{kernel}")
+    assert sorted(answers) == [0, 1, 2]
+    assert all(isinstance(found, Failure) for found in answers.values())
+    assert message in answers[0].message
+
+
+def test_a_kernel_that_was_never_taken_is_a_problem(embedded):
+    arm, answers = embedded("mine_kernels:refuses")
+    assert all(isinstance(found, Completion) for found in answers.values())
+    (problem,) = arm.problems("mini-gpqa")
+    assert "pr never took the fused path: " in problem
+    assert "T = 32 is too large" in problem
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [("nowhere:f", "--arm pr=nowhere:f"), ("mine_kernels:absent", "has no function 'absent'")],
+)
+def test_a_kernel_that_is_not_there_is_one_line(embedded, kernel, message):
+    with pytest.raises(UserError) as caught:
+        embedded(kernel)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def server_arm(server, **options):
+    client = Client(server.url, attempts=2, timeout_s=5, first_wait_s=0.001)
+    return ServerArm("base", server.url, client=client, **options)
+
+
+def test_a_server_answers_every_prompt_once(fake_server):
+    def behave(body, _):
+        return fake_server.completion(text=body["prompt"].upper())
+
+    prompts = [f"p{i}" for i in range(40)]
+    for concurrency in (1, 7, 64):
+        arm = server_arm(fake_server(behave), concurrency=concurrency)
+        answers = asyncio.run(collect(arm, load("gsm8k").spec, prompts))
+        assert sorted(answers) == [(i, Completion(f"P{i}", False, 5)) for i in range(40)]
+
+
+def test_no_more_than_the_concurrency_is_in_flight(fake_server):
+    flying, most = 0, 0
+
+    async def slow():
+        nonlocal flying, most
+        flying += 1
+        most = max(most, flying)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        flying -= 1
+        return fake_server.completion()
+
+    arm = server_arm(fake_server(lambda *_: slow()), concurrency=3)
+    asyncio.run(collect(arm, load("gsm8k").spec, ["p"] * 30))
+    assert 1 <= most <= 3
+
+
+def test_failures_are_kept_by_kind_and_retries_counted(fake_server):
+    from aiohttp import web
+
+    def behave(body, _):
+        if body["prompt"] == "bad":
+            return web.Response(status=500, text="\x1b[2Jgone\nwrong")
+        return fake_server.completion()
+
+    arm = server_arm(fake_server(behave))
+    answers = dict(asyncio.run(collect(arm, load("gsm8k").spec, ["good", "bad"])))
+    assert isinstance(answers[0], Completion)
+    assert answers[1] == Failure("http_500", "\ufffd[2Jgone wrong (after 2 attempts)")
+    assert arm.settings()["failures"] == {"http_500": 1}
+    assert arm.settings()["retries"] == 1
+
+
+def start(arm):
+    async def go():
+        try:
+            await arm.start()
+        finally:
+            await arm.close()
+
+    asyncio.run(go())
+
+
+def test_which_model_is_asked(fake_server):
+    arm = server_arm(fake_server())
+    start(arm)
+    assert arm.model == "tiny"
+    with pytest.raises(UserError, match=r"offers a, b; choose one with --model"):
+        start(server_arm(fake_server(models=("a", "b"))))
+    start(server_arm(fake_server(models=("a", "b")), model="b"))
+    with pytest.raises(UserError, match=r"does not offer model 'c', but a, b"):
+        start(server_arm(fake_server(models=("a", "b")), model="c"))
+    with pytest.raises(UserError, match=r"no list of models; choose one with --model"):
+        start(server_arm(fake_server(models=None)))
+    start(server_arm(fake_server(models=None), model="c"))
+
+
+def test_a_server_that_is_not_there_is_one_line():
+    arm = ServerArm(
+        "pr", "http://127.0.0.1:9/v1", client=Client("http://127.0.0.1:9/v1", attempts=1)
+    )
+    with pytest.raises(UserError, match=r"arm pr: no server answers at http://127.0.0.1:9/v1"):
+        start(arm)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("http://localhost:8000", "http://127.0.0.1:8000/v1"),
+        ("http://127.0.0.1:8000/v1/", "http://127.0.0.1:8000/v1"),
+        ("https://Example.com/api/v2", "https://example.com/api/v2"),
+        ("http://[::1]:80", "http://[::1]:80/v1"),
+    ],
+)
+def test_addresses_have_one_form(given, expected):
+    assert normalised(given) == expected
+
+
+@pytest.mark.parametrize("url", ["ftp://a", "http://", "http://a:port", "http://a:99999", "a:80"])
+def test_what_is_no_address_is_refused(url):
+    with pytest.raises(UserError, match="no http address"):
+        normalised(url)
