@@ -65,11 +65,11 @@ def _all_but_few_cancel(case: Case, large: Tensor, small: Tensor, random: Genera
 
     A lone last head is small throughout, so that it hides nothing.
     """
-    few = (draw.uniform(_wide(case), random) < 1 / 16).view(
-        case.tokens, case.groups, case.heads, case.head_dim
-    )
-    few[:, :, 2 * (case.heads // 2) :] = True
-    return torch.where(few.view(_wide(case)), small, weights.pair_up(large, shape_of(case), 1.0))
+    shape = shape_of(case)
+    few = weights.pair_up((draw.uniform(_wide(case), random) < 1 / 16).float(), shape, 1.0) > 0
+    alone = few.view(case.tokens, case.groups, case.heads, case.head_dim)
+    alone[:, :, 2 * (case.heads // 2) :] = True
+    return torch.where(few, small, weights.pair_up(large, shape, 1.0))
 
 
 def integers(case: Case, random: Generator) -> Tensor:
