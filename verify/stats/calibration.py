@@ -10,8 +10,9 @@ import numpy as np
 from rich.progress import track
 
 from verify.command import run
+from verify.stats.design import EXACT_BELOW
 from verify.stats.sizes import least_margin
-from verify.stats.trials import ALPHA, CUT, EXACT_BELOW, SETTINGS, cells, early_stops
+from verify.stats.trials import ALPHA, CUT, SETTINGS, cells, early_stops
 
 if TYPE_CHECKING:
     from verify.stats.trials import Cell, Rates, Setting

@@ -15,6 +15,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from verify.stats.bounded import dirichlet_mean_cdf
+from verify.stats.design import EXACT_BELOW
 from verify.stats.exact import ExactDifference, tango_score
 from verify.stats.populations import Population, Runs
 from verify.stats.sequential import EProcess, confidence_sequence
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 ALPHA = 0.025
 REPEATS = (1, 2, 4, 16)
 CUT = "cut answers counted against PR"
-EXACT_BELOW = 500
-"""Items below which single answers are also put to the exact test here."""
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,29 @@ def test_no_distribution_on_five_points_breaks_the_level_exact(items, margin):
     assert 0 <= worst <= alpha + 1e-6
 
 
+@pytest.mark.parametrize("difference", [-0.9, -0.5, -0.15, -0.05])
+def test_no_distribution_on_three_points_breaks_the_nominal_level_exact(difference):
+    """Ten items; at a given mean one share is free, and is searched finely."""
+    items, alpha = 10, 0.025
+    tables = np.array([(a, b, items - a - b) for a in range(11) for b in range(11 - a)], float)
+    ways = stats.multinomial(items, [1 / 3] * 3).pmf(tables) * 3.0**items
+    worst = 0.0
+    for low, high in itertools.product((-1.0, -0.5), (1.0, 0.5, 0.0625)):
+        for middle in np.arange(low + 0.0625, high, 0.125):
+            points = np.array([low, middle, high])
+            weights = np.column_stack([tables, np.ones(len(tables))])
+            p = dirichlet_mean_cdf(
+                np.append(points, -1.0), weights, np.full(len(tables), difference)
+            )
+            share = np.linspace(0, 1, 102)[1:-1]  # of the middle point
+            lowest = ((1 - share) * high + share * middle - difference) / (high - low)
+            law = np.column_stack([lowest, share, 1 - share - lowest])
+            law = law[(law > 0).all(axis=1)]
+            levels = np.exp(np.log(law) @ tables[p <= alpha].T) @ ways[p <= alpha]
+            worst = max(worst, levels.max(initial=0.0))
+    assert 0.5 * alpha < worst <= alpha
+
+
 @settings(max_examples=15, deadline=None)
 @given(SAMPLES)
 def test_negated_values_give_the_negated_interval(sample):
