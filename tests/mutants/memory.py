@@ -1,5 +1,7 @@
 """Faults that touch memory they should not, fail to write, keep state, or fall over."""
 
+import os
+
 import torch
 
 from tests.mutants.honest import plain
@@ -50,4 +52,10 @@ def ignores_the_offset(x, weight, cos_sin, positions, **rest):
 def raises(x, weight, cos_sin, positions, **rest):
     if len(x) == 17:
         raise RuntimeError("no variant for 17 rows")
+    plain(x, weight, cos_sin, positions, **rest)
+
+
+def dies_on_tiny_weights(x, weight, cos_sin, positions, **rest):
+    if weight.max() < 2.0**-60 and len(x) < 3:
+        os._exit(9)
     plain(x, weight, cos_sin, positions, **rest)

@@ -1,0 +1,21 @@
+"""Jobs for test_pool.py; a worker process imports them by name."""
+
+import os
+import signal
+import time
+
+
+def start(number):
+    def answer(job):
+        match job:
+            case "exit":
+                os._exit(7)
+            case "abort":
+                os.kill(os.getpid(), signal.SIGABRT)
+            case "hang":
+                time.sleep(600)
+            case "raise":
+                raise ZeroDivisionError
+        return (job, number)
+
+    return answer

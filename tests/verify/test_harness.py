@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.mutants import honest, memory
+from verify import cases, harness, inputs
+from verify.cases import KernelSpec
+
+SPEC = KernelSpec(2, 32, 128, head_dim=64, rope_dim=16)
+
+
+def made(layout=0, tokens=5, index="int64", family="normal"):
+    case = cases.place(
+        SPEC,
+        layout=layout,
+        family=family,
+        tokens=tokens,
+        table="plain",
+        positions="short",
+        index=index,
+    )
+    return inputs.make(case)
+
+
+@pytest.mark.parametrize("layout", range(5))
+@pytest.mark.parametrize("index", ["int32", "int64"])
+def test_kernel_is_given_what_the_case_says_and_nothing_else_is_a_number(layout, index):
+    given = made(layout, index=index)
+    seen = {}
+
+    def spy(x, weight, cos_sin, positions, *, head_dim, **outputs):
+        seen.update(x=x, weight=weight, cos_sin=cos_sin, positions=positions, head_dim=head_dim)
+        seen.setdefault("forms", []).append(sorted(outputs))
+
+    harness.run(spy, given)
+    x = seen["x"]
+    wide = 4 * 64 * (4 if layout else 1)
+    assert x.stride() == (wide, 128, 1)
+    assert torch.equal(x, given.x)
+    assert torch.equal(seen["weight"], given.weight.bf16)
+    assert seen["weight"].is_contiguous()
+    assert torch.equal(seen["cos_sin"], given.table.cos_sin)
+    assert torch.equal(seen["positions"], given.positions)
+    assert seen["positions"].dtype == getattr(torch, index)
+    assert seen["head_dim"] == 64
+    assert seen["forms"] == [["out"]] * 2 + [["q", "scales"]] * 2
+    # Everything in reach of x but x itself is NaN: a row before, a row after, the heads beside.
+    start = x.storage_offset() - (layout - 1 if layout else 0) * 256 - wide
+    around = torch.as_strided(x, (7, wide), (wide, 1), start)
+    assert around.isnan().sum() == around.numel() - x.numel()
+
+
+def test_outputs_are_filled_and_surrounded_by_each_poison():
+    given = made()
+    filled = []
+
+    def look(*_, head_dim, **outputs):
+        for name, output in outputs.items():
+            filled.extend((name, byte) for byte in output.view(torch.uint8).unique().tolist())
+        assert head_dim == 64
+
+    harness.run(look, given)
+    assert filled == [
+        ("out", 0xFF),
+        ("out", 0xA5),
+        ("q", 0xFF),
+        ("scales", 0xFF),
+        ("q", 0xA5),
+        ("scales", 0xA5),
+    ]
+
+
+@pytest.mark.parametrize("offset", [-4096, -1, 0, 511])
+def test_every_guard_byte_is_watched(offset):
+    buffer = harness.Guarded((3, 64), torch.bfloat16, 0xFF, 100, torch.device("cpu"))
+    assert buffer.broken() is None
+    assert buffer.tensor.data_ptr() % 64 == 0
+    buffer.tensor.fill_(1.0)
+    assert buffer.broken() is None
+    place = offset if offset < 0 else buffer.tensor.nbytes + offset
+    buffer.raw[buffer.guard + place] = 0
+    assert buffer.broken() == place
+
+
+def test_overruns_are_seen_in_the_output_they_belong_to():
+    given = made()
+    outcome = harness.run(memory.one_row_past_the_end, given)
+    assert [set(a.overruns) for a in outcome.launches] == [{"out"}, {"out"}, set(), set()]
+    assert outcome.launches[0].overruns["out"] == 5 * 64 * 2
+    outcome = harness.run(memory.byte_before_the_scales, given)
+    assert outcome.launches[3].overruns == {"scales": -1}
+
+
+@pytest.mark.parametrize("name", ["x", "weight", "cos_sin", "positions"])
+def test_altered_inputs_are_named_and_put_back(name):
+    given = made(layout=2)
+
+    def vandal(x, weight, cos_sin, positions, **_):
+        {"x": x, "weight": weight, "cos_sin": cos_sin, "positions": positions}[name].flatten()
+        target = {"x": x, "weight": weight, "cos_sin": cos_sin, "positions": positions}[name]
+        target[(0,) * target.ndim] += 1
+
+    outcome = harness.run(vandal, given)
+    assert [launch.altered for launch in outcome.launches] == [(name,)] * 4
+    assert all(launch.altered == () for launch in harness.run(honest.plain, given).launches)
+
+
+def test_a_write_beside_x_is_an_altered_input():
+    given = made(layout=2)
+
+    def vandal(x, *_, **__):
+        torch.as_strided(x, (1,), (1,), x.storage_offset() - 1)[0] = 0
+
+    assert harness.run(vandal, given).launches[0].altered == ("x",)
+
+
+@pytest.mark.parametrize("error", [ValueError("two\nlines"), SystemExit(3), AssertionError()])
+def test_an_exception_ends_its_launch_only(error):
+    given = made()
+
+    def fussy(*arguments, out=None, **rest):
+        if out is not None:
+            raise error
+        honest.plain(*arguments, **rest)
+
+    outcome = harness.run(fussy, given)
+    assert [launch.error is None for launch in outcome.launches] == [False, False, True, True]
+    assert outcome.launches[0].error.startswith(type(error).__name__)
+    assert "\n" not in outcome.launches[0].error
+    assert outcome.of("bf16") == []
+    assert len(outcome.of("mxfp8")) == 2
+
+
+def test_interrupting_the_run_is_no_finding():
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        harness.run(interrupted, made())

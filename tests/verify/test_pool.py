@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.verify import pool_jobs
+from verify.pool import Lost, Pool, WorkerError
+
+
+def test_lost_jobs_are_told_and_all_others_answered():
+    jobs = [0, "exit", 1, "abort", 2, "hang", 3, 4]
+    with Pool(pool_jobs.start, 2, limit_s=2.0) as pool:
+        answers = dict(pool.answers(jobs))
+        assert {job for job, answer in answers.items() if not isinstance(answer, Lost)} == set(
+            range(5)
+        )
+        assert all(answers[job][0] == job for job in range(5))
+        assert {answers[job][1] for job in range(5)} <= {0, 1}
+        assert "exit code 7" in answers["exit"].reason
+        assert "SIGABRT" in answers["abort"].reason
+        assert "after 2 s" in answers["hang"].reason
+        assert dict(pool.answers([5])) == {5: (5, 0)}, "usable again, the first free worker answers"
+        processes = [worker.process for worker in pool.workers]
+    assert not any(process.is_alive() for process in processes)
+
+
+def test_a_defect_of_the_worker_itself_is_raised_here():
+    with Pool(pool_jobs.start, 1, limit_s=60) as pool, pytest.raises(WorkerError, match="ZeroDiv"):
+        list(pool.answers(["raise"]))
