@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -313,6 +314,8 @@ def _file_rows(path: Path) -> tuple[list[dict[str, Any]], str]:
 def _hub_rows(source: Source) -> tuple[list[dict[str, Any]], str]:
     import datasets  # noqa: PLC0415 - seconds of import, and an optional extra
 
+    for name in ("huggingface_hub", "datasets"):  # they narrate each of their own retries
+        logging.getLogger(name).setLevel(logging.ERROR)
     remedy = "check the network, or name a local file with --data SUITE=PATH"
     try:
         found = datasets.load_dataset(

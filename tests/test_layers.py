@@ -23,7 +23,7 @@ FLOORS = [
     {"verify.stats"},
     {"verify.store"},
     {"verify.logs"},
-    {"verify.arms", "verify.client", "verify.embedded", "verify.pairs"},
+    {"verify.arms", "verify.client", "verify.embedded", "verify.pairs", "verify.servers"},
     {"verify.runner", "verify.manifest"},
     {"reports"},
     {"verify.kernel", "verify.evals", "verify.bench"},

@@ -4,8 +4,7 @@ import sys
 import pytest
 
 from evals.suite import load
-from verify.arms import Completion, EmbeddedArm, Failure, ServerArm, normalised
-from verify.client import Client
+from verify.arms import Completion, EmbeddedArm, Failure, normalised
 from verify.command import UserError
 
 KERNELS = """
@@ -100,6 +99,23 @@ def test_a_kernel_that_breaks_leaves_questions_unanswered(embedded, kernel, mess
     assert message in answers[0].message
 
 
+def test_what_broke_an_arm_is_said_of_every_further_suite(tmp_path, monkeypatch, spec, prompts):
+    (tmp_path / "mine_kernels.py").write_text(KERNELS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    arm = EmbeddedArm("pr", "mine_kernels:raises", tmp_path / "pr.log")
+
+    async def twice():
+        try:
+            await arm.start()
+            return [[found async for found in arm.answers(spec, prompts)] for _ in range(2)]
+        finally:
+            await arm.close()
+
+    first, second = asyncio.run(twice())
+    assert first == second
+    assert "bad launch" in first[0][1].message
+
+
 def test_a_kernel_that_was_never_taken_is_a_problem(embedded):
     arm, answers = embedded("mine_kernels:refuses")
     assert all(isinstance(found, Completion) for found in answers.values())
@@ -117,87 +133,6 @@ def test_a_kernel_that_is_not_there_is_one_line(embedded, kernel, message):
         embedded(kernel)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def server_arm(server, **options):
-    client = Client(server.url, attempts=2, timeout_s=5, first_wait_s=0.001)
-    return ServerArm("base", server.url, client=client, **options)
-
-
-def test_a_server_answers_every_prompt_once(fake_server):
-    def behave(body, _):
-        return fake_server.completion(text=body["prompt"].upper())
-
-    prompts = [f"p{i}" for i in range(40)]
-    for concurrency in (1, 7, 64):
-        arm = server_arm(fake_server(behave), concurrency=concurrency)
-        answers = asyncio.run(collect(arm, load("gsm8k").spec, prompts))
-        assert sorted(answers) == [(i, Completion(f"P{i}", False, 5)) for i in range(40)]
-
-
-def test_no_more_than_the_concurrency_is_in_flight(fake_server):
-    flying, most = 0, 0
-
-    async def slow():
-        nonlocal flying, most
-        flying += 1
-        most = max(most, flying)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        flying -= 1
-        return fake_server.completion()
-
-    arm = server_arm(fake_server(lambda *_: slow()), concurrency=3)
-    asyncio.run(collect(arm, load("gsm8k").spec, ["p"] * 30))
-    assert 1 <= most <= 3
-
-
-def test_failures_are_kept_by_kind_and_retries_counted(fake_server):
-    from aiohttp import web
-
-    def behave(body, _):
-        if body["prompt"] == "bad":
-            return web.Response(status=500, text="\x1b[2Jgone\nwrong")
-        return fake_server.completion()
-
-    arm = server_arm(fake_server(behave))
-    answers = dict(asyncio.run(collect(arm, load("gsm8k").spec, ["good", "bad"])))
-    assert isinstance(answers[0], Completion)
-    assert answers[1] == Failure("http_500", "\ufffd[2Jgone wrong (after 2 attempts)")
-    assert arm.settings()["failures"] == {"http_500": 1}
-    assert arm.settings()["retries"] == 1
-
-
-def start(arm):
-    async def go():
-        try:
-            await arm.start()
-        finally:
-            await arm.close()
-
-    asyncio.run(go())
-
-
-def test_which_model_is_asked(fake_server):
-    arm = server_arm(fake_server())
-    start(arm)
-    assert arm.model == "tiny"
-    with pytest.raises(UserError, match=r"offers a, b; choose one with --model"):
-        start(server_arm(fake_server(models=("a", "b"))))
-    start(server_arm(fake_server(models=("a", "b")), model="b"))
-    with pytest.raises(UserError, match=r"does not offer model 'c', but a, b"):
-        start(server_arm(fake_server(models=("a", "b")), model="c"))
-    with pytest.raises(UserError, match=r"no list of models; choose one with --model"):
-        start(server_arm(fake_server(models=None)))
-    start(server_arm(fake_server(models=None), model="c"))
-
-
-def test_a_server_that_is_not_there_is_one_line():
-    arm = ServerArm(
-        "pr", "http://127.0.0.1:9/v1", client=Client("http://127.0.0.1:9/v1", attempts=1)
-    )
-    with pytest.raises(UserError, match=r"arm pr: no server answers at http://127.0.0.1:9/v1"):
-        start(arm)
 
 
 @pytest.mark.parametrize(

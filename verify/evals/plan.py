@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evals.suite import SuiteError, load
-from verify.arms import EmbeddedArm, ServerArm, normalised
+from verify.arms import EmbeddedArm, normalised
 from verify.command import UserError
 from verify.runner import Task
 
@@ -82,6 +82,12 @@ class Plan:
     def _arm(self, name: str, spec: ArmSpec, folder: Path) -> Arm:
         if spec.base_url is None:
             return EmbeddedArm(name, spec.kernel, folder / f"{name}.log")
+        try:
+            from verify.servers import ServerArm  # noqa: PLC0415 - needs an optional extra
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"servers need {error.name}; install kernelproof with its extra: evals"
+            ) from None
         return ServerArm(
             name,
             normalised(spec.base_url),

@@ -119,6 +119,7 @@ def _folder(out: Path | None, plan: Plan) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{folder} cannot be made ({error.strerror}); name another") from None
+    _kernel(folder / "kernel.json")  # one that cannot be read is told now, not after the run
     return folder
 
 
@@ -189,6 +190,8 @@ def _kernel(path: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         Verdict(found["verdict"])
+        for name in ("cases", "executed", "findings"):
+            found[name]
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -221,6 +224,7 @@ def _store(path: Path) -> Store:
 def _write(path: Path, document: dict[str, Any]) -> None:
     """Written aside, then renamed: nobody reads half a file."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(path.name + ".part")
         aside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         aside.replace(path)

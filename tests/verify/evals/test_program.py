@@ -225,6 +225,15 @@ def test_layers_one_and_two_in_the_folder_count_too(evals, suite, servers, here)
     assert "layer" in out
 
 
+def test_a_kernel_json_that_is_none_is_told_before_the_run(evals, suite, servers, here):
+    (here / "run").mkdir()
+    (here / "run" / "kernel.json").write_text('{"verdict": "pass"}')
+    code, _, err = evals("--suite", suite, *servers(), "--out", "run")
+    assert code == 2
+    assert "is not a result of verify.kernel" in err
+    assert not (here / "run" / "records.sqlite").exists()
+
+
 def test_a_folder_that_holds_a_run_is_refused(evals, suite, servers):
     words = ["--suite", suite, *servers(wrong={5}), "--out", "run"]
     assert evals(*words)[0] == 0

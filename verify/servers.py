@@ -1,0 +1,133 @@
+"""An arm that is an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Literal
+
+from verify.arms import Completion, Failure, one_line
+from verify.client import Client, RequestError
+from verify.command import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from evals.suite import Spec
+
+
+class ServerArm:
+    """An OpenAI-compatible server, asked `concurrency` questions at a time.
+
+    Args:
+        name: what the run calls the arm.
+        base_url: its address, as `normalised` gives it.
+        model: the model to ask for; None takes the one that the server offers.
+        concurrency: requests in flight.
+        client: how to reach it; by default a client with its own defaults.
+    """
+
+    answered_by: Literal["embedded", "server"] = "server"
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        *,
+        model: str | None = None,
+        concurrency: int = 4,
+        client: Client | None = None,
+    ) -> None:
+        self.name = name
+        self.base_url = base_url
+        self.model = model
+        self.concurrency = concurrency
+        self._client = client or Client(base_url)
+        self._stack = AsyncExitStack()
+        self._offered: list[str] | None = None
+        self._retries = 0
+        self._failures: Counter[str] = Counter()
+
+    async def start(self) -> None:
+        """Connect, and settle which model to ask for."""
+        await self._stack.enter_async_context(self._client)
+        try:
+            self._offered = await self._client.models()
+        except RequestError as error:
+            if error.kind in {"connection", "timeout"}:
+                raise UserError(
+                    f"arm {self.name}: no server answers at {self.base_url} "
+                    f"({one_line(str(error))}); start it, or correct the address"
+                ) from None
+        if self.model is None:
+            if self._offered is None or len(self._offered) != 1:
+                offered = ", ".join(self._offered or []) or "no list of models"
+                raise UserError(
+                    f"arm {self.name}: {self.base_url} offers {offered}; choose one with --model"
+                )
+            self.model = self._offered[0]
+        elif self._offered and self.model not in self._offered:
+            raise UserError(
+                f"arm {self.name}: {self.base_url} does not offer model {self.model!r}, but "
+                f"{', '.join(self._offered)}"
+            )
+
+    async def answers(
+        self, spec: Spec, prompts: Sequence[str]
+    ) -> AsyncGenerator[tuple[int, Completion | Failure], None]:
+        """Answers as they come, `concurrency` requests in flight."""
+        asked = iter(range(len(prompts)))
+        found: asyncio.Queue[tuple[int, Completion | Failure] | Exception] = asyncio.Queue()
+
+        async def work() -> None:
+            try:
+                for index in asked:
+                    found.put_nowait((index, await self._ask(spec, prompts[index])))
+            except Exception as error:  # noqa: BLE001 - raised again where it is seen
+                found.put_nowait(error)
+
+        workers = [asyncio.create_task(work()) for _ in range(min(self.concurrency, len(prompts)))]
+        try:
+            for _ in prompts:
+                answer = await found.get()
+                if isinstance(answer, Exception):
+                    raise answer
+                yield answer
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _ask(self, spec: Spec, prompt: str) -> Completion | Failure:
+        assert self.model is not None, "asked before the start"
+        try:
+            reply = await self._client.ask(prompt, spec.prompt.style, self.model, spec.sampling)
+        except RequestError as error:
+            self._failures[error.kind] += 1
+            self._retries += error.attempts - 1
+            tries = f" (after {error.attempts} attempts)" if error.attempts > 1 else ""
+            return Failure(error.kind, one_line(str(error)) + tries)
+        self._retries += reply.attempts - 1
+        return Completion(reply.text, reply.truncated, reply.tokens)
+
+    def problems(self, suite: str) -> list[str]:  # noqa: ARG002 - a server shows no path taken
+        """None: what a server computes with cannot be seen from here."""
+        return []
+
+    def settings(self) -> dict[str, Any]:
+        """Address, model, load, what was sent beside the suite's sampling, and what went wrong."""
+        return {
+            "kind": "server",
+            "base_url": self.base_url,
+            "model": self.model,
+            "models_offered": self._offered,
+            "concurrency": self.concurrency,
+            "extra_parameters": self._client.extras,
+            "retries": self._retries,
+            "failures": dict(self._failures),
+        }
+
+    async def close(self) -> None:
+        """Drop the connections."""
+        await self._stack.aclose()
