@@ -21,9 +21,11 @@ _WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 def _share_of_the_machine() -> None:
     """Give this worker its threads and its GPU, before anything imports torch or touches CUDA."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    threads = str(max(1, (os.cpu_count() or 1) // workers))
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, threads)
+    share = str(max(1, (os.cpu_count() or 1) // workers))
+    threads = os.environ.setdefault("OMP_NUM_THREADS", share)
+    # MKL and OpenBLAS spin: with more threads than that they slow a busy machine tenfold.
+    os.environ.setdefault("MKL_NUM_THREADS", threads)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", threads)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     devices = (
         visible.split(",")
