@@ -88,6 +88,7 @@ class Judgement:
         case: what was judged.
         findings: empty if nothing is wrong.
         tier: what decided layer 1: `exact`, `declared` or `calibrated`.
+        judged: the layers that had something to judge; a call that raised leaves nothing.
         use: the largest share of the accumulation bound that any element needs; 0 if exact.
         scale_bytes: distinct bytes that layer 2 expected.
         codes: distinct codes that layer 2 expected.
@@ -98,6 +99,7 @@ class Judgement:
     case: Case
     findings: tuple[Finding, ...]
     tier: str
+    judged: frozenset[int] = frozenset()
     use: float = 0.0
     scale_bytes: frozenset[int] = field(default_factory=frozenset)
     codes: frozenset[int] = field(default_factory=frozenset)
@@ -127,6 +129,7 @@ def judge(inputs: Inputs, outcome: Outcome, spec: KernelSpec, replay: str = "") 
         case=case,
         findings=tuple(_first_of_each(findings)),
         tier="exact" if case.exact else spec.tier,
+        judged=frozenset([1] * bool(plain) + [2] * bool(plain and packed)),
         use=use,
         scale_bytes=_distinct(quantised.scales) if quantised else frozenset(),
         codes=_distinct(quantised.codes) if quantised else frozenset(),

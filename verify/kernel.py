@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 LAYERS = {1: "BF16 output", 2: "MXFP8 codes and scale bytes"}
 
 _MOST_WORKERS = 8
-_LIMIT_S = 120.0
-"""Seconds a case may take before its process is stopped; twenty times that of a slow launch."""
+_LIMIT_S, _LIMIT_LAUNCHES = 60.0, 40
+"""A case is stopped after so many seconds, or that many measured launches if they take longer."""
+
+_LIMIT_AFTER_HANG_S = 15.0
+"""Once a call has hung, others are likely to; the grid shall still end in minutes."""
 
 _SHOWN_PER_LAYER = 6
 
@@ -44,6 +47,7 @@ class Tally:
     Attributes:
         planned: cases to execute.
         executed: cases that ended, whether or not they found something.
+        judged: by layer, the cases that had something to judge.
         findings: of all cases, in order of arrival.
         tiers: cases by what decided layer 1.
         use: the largest share of its bound that a case needed, by tier.
@@ -55,6 +59,7 @@ class Tally:
 
     planned: int
     executed: int = 0
+    judged: Counter[int] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
     tiers: Counter[str] = field(default_factory=Counter)
     use: dict[str, float] = field(default_factory=dict)
@@ -66,6 +71,7 @@ class Tally:
     def add(self, judgement: Judgement) -> None:
         """Count a case."""
         self.executed += 1
+        self.judged.update(judgement.judged)
         self.findings += judgement.findings
         self.tiers[judgement.tier] += 1
         self.use[judgement.tier] = max(self.use.get(judgement.tier, 0.0), judgement.use)
@@ -84,10 +90,11 @@ class Tally:
         return Verdict.PASS
 
     def layer(self, number: int) -> Verdict:
-        """The verdict of one layer by itself."""
+        """The verdict of one layer by itself: a pass only if it could judge every case."""
         if any(finding.layer == number for finding in self.findings):
             return Verdict.FAIL
-        return Verdict.INVALID if self.verdict is Verdict.INVALID else Verdict.PASS
+        complete = self.judged[number] == self.planned > 0
+        return Verdict.PASS if complete else Verdict.INVALID
 
 
 def _shape(_: click.Context, __: click.Parameter, text: str) -> tuple[int, int, int]:
@@ -264,12 +271,16 @@ class _Job:
                 _, pace = next(iter(pool.answers([Measure()])))
             # A kernel whose first launch is lost gets few cases: each of them may be, too.
             plan = pace.plan if isinstance(pace, Pace) else "few"
+            if isinstance(pace, Pace):
+                pool.limit_s = max(_LIMIT_S, _LIMIT_LAUNCHES * pace.launch_s)
             grid = [self.only] if self.only else cases.grid(self.spec, self.budget, plan)
             tally.planned = len(grid)
             progress.update(bar, total=len(grid), description="cases")
             for case, answer in pool.answers(grid):
                 assert isinstance(case, Case)
                 assert not isinstance(answer, Pace)
+                if isinstance(answer, Lost) and answer.hung:
+                    pool.limit_s = min(pool.limit_s, _LIMIT_AFTER_HANG_S)
                 tally.add(self._lost(case, answer) if isinstance(answer, Lost) else answer)
                 wrong = f"cases, [red]{len(tally.findings)} findings" if tally.findings else "cases"
                 progress.update(bar, completed=tally.executed, description=wrong)
@@ -311,11 +322,13 @@ def _print(console: Console, tally: Tally, pace: Pace | None, job: _Job) -> None
         style = {"pass": "bold green", "fail": "bold red"}.get(verdict, "bold yellow")
         mine = [finding for finding in tally.findings if finding.layer == number]
         wrong = len({finding.case for finding in mine})
+        counts = [f"{tally.executed} cases"]
+        if unjudged := tally.executed - tally.judged[number]:
+            counts.append(f"{unjudged} without an output to judge")
+        if wrong:
+            counts.append(f"{wrong} wrong")
         console.print(
-            f"layer {number}  [{style}]{verdict}[/]  {what}: "
-            + (f"{wrong} of " if wrong else "")
-            + f"{tally.executed} cases"
-            + (" wrong; " if wrong else "; ")
+            f"layer {number}  [{style}]{verdict}[/]  {what}: {', '.join(counts)}; "
             + (_bound(tally) if number == 1 else _bytes(tally))
         )
         for line in _findings(mine):
@@ -337,7 +350,7 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
         by_check.setdefault(finding.check, []).append(finding)
     for check in sorted(by_check, key=list(CHECKS).index)[:_SHOWN_PER_LAYER]:
-        first = min(by_check[check], key=lambda finding: finding.case.count("rank=1024"))
+        first = min(by_check[check], key=lambda f: Case.parse(f.case).rank)  # quickest to replay
         others = len(by_check[check]) - 1
         yield f"  {check}: {first.message}" + (f" (and in {others} more cases)" if others else "")
         yield f"    {first.replay}"

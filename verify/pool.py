@@ -28,9 +28,15 @@ START_LIMIT_S = 120.0
 
 @dataclass(frozen=True)
 class Lost:
-    """A job without an answer; `reason` says what became of its worker."""
+    """A job without an answer.
+
+    Attributes:
+        reason: what became of its worker.
+        hung: it was stopped because it took too long.
+    """
 
     reason: str
+    hung: bool = False
 
 
 class WorkerError(Exception):
@@ -130,7 +136,7 @@ class Pool(Generic[Job, Answer]):
                         answer = content
                 elif time.monotonic() >= worker.deadline:
                     limit = self.limit_s if worker.ready else START_LIMIT_S
-                    answer = Lost(f"the call was stopped after {limit:.0f} s without an answer")
+                    answer = Lost(f"stopped after {limit:.0f} s without an answer", hung=True)
                     worker = self._replace(worker)  # noqa: PLW2901 - the same slot
                 else:
                     continue

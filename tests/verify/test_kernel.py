@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from verify import kernel
 from verify.cases import Case
 from verify.command import UserError
+from verify.compare import Finding
 from verify.verdict import Verdict
 
 SHAPE = ["--shape", "2,32,64", "--head-dim", "32", "--rope-dim", "8", "--max-tokens", "8"]
@@ -81,6 +83,7 @@ def test_kernel_that_kills_its_process_is_found_out_case_by_case(tmp_path):
     assert {case.family for case in cases} == {"golden_tiny"}
     assert {case.tokens for case in cases} == {1, 2}
     assert "exit code 9" in said["findings"][0]["message"]
+    assert "layer 2  invalid" in result.output
 
 
 @pytest.mark.parametrize(
@@ -118,6 +121,10 @@ def test_result_that_cannot_be_written_is_told_in_one_line(tmp_path):
     assert "cannot be written" in str(result.exception)
 
 
+def a_finding():
+    return Finding("family=normal", "interval", 1, "off", None, "")
+
+
 def a_small_case():
     from verify import cases
 
@@ -130,5 +137,11 @@ def a_small_case():
     [(0, 0, "invalid"), (9, 0, "invalid"), (10, 0, "pass"), (10, 1, "fail"), (3, 1, "fail")],
 )
 def test_nothing_is_a_pass_unless_every_case_was_executed(executed, findings, verdict):
-    tally = kernel.Tally(planned=10, executed=executed, findings=[None] * findings)
+    tally = kernel.Tally(planned=10, executed=executed, findings=[a_finding()] * findings)
     assert tally.verdict == verdict
+
+
+def test_layer_that_could_not_judge_every_case_is_no_pass():
+    tally = kernel.Tally(planned=10, executed=10, judged=Counter({1: 10, 2: 9}))
+    assert [tally.layer(1), tally.layer(2)] == ["pass", "invalid"]
+    assert kernel.Tally(planned=0).layer(1) == "invalid"

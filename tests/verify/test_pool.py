@@ -18,6 +18,7 @@ def test_lost_jobs_are_told_and_all_others_answered():
         assert "exit code 7" in answers["exit"].reason
         assert "SIGABRT" in answers["abort"].reason
         assert "after 2 s" in answers["hang"].reason
+        assert [answers[job].hung for job in ("exit", "abort", "hang")] == [False, False, True]
         assert dict(pool.answers([5])) == {5: (5, 0)}, "usable again, the first free worker answers"
         processes = [worker.process for worker in pool.workers]
     assert not any(process.is_alive() for process in processes)
