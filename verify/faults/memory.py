@@ -68,7 +68,7 @@ def narrowed(model: Model, elements: int) -> Tensor:
     return x if not wraps.any() else x[torch.where(wraps, 0, torch.arange(x.shape[0]))]
 
 
-@fault(MEMORY, "read_x", "interval")
+@fault(MEMORY, "read_x", "interval", 91)
 def row_after_the_last_read(model: Model) -> Tensor:
     """Loads one row too many and multiplies it by zero: NaN there reaches the last token."""
     x = model.call.x
