@@ -21,6 +21,7 @@ INDEX_TYPES: tuple[IndexType, ...] = ("int32", "int64")
 CONTRACT = "mxfp8-e4m3-ceil448"
 CLAIMS = {
     "nondeterministic": "repeats may differ; codes and scales are judged on exact inputs only",
+    "ftz": "subnormals may be taken for zero here and there; unclaimed, all are or none is",
 }
 """What a kernel may say of itself with --claims."""
 

@@ -92,6 +92,7 @@ class Judgement:
         use: the largest share of the accumulation bound that any element needs; 0 if exact.
         scale_bytes: distinct bytes that layer 2 expected.
         codes: distinct codes that layer 2 expected.
+        flushed: whether subnormals were taken for zero, and y was judged accordingly.
         unjudged_blocks: blocks with NaN or Inf, of which the contract says nothing.
         seconds: of all launches together.
     """
@@ -103,6 +104,7 @@ class Judgement:
     use: float = 0.0
     scale_bytes: frozenset[int] = field(default_factory=frozenset)
     codes: frozenset[int] = field(default_factory=frozenset)
+    flushed: bool = False
     unjudged_blocks: int = 0
     seconds: float = 0.0
 
@@ -113,10 +115,10 @@ def judge(inputs: Inputs, outcome: Outcome, spec: KernelSpec, replay: str = "") 
     judge_of_case = _Judge(inputs, spec, replay)
     findings = [*judge_of_case.memory(outcome)]
     use, quantised = 0.0, None
-    reference = judge_of_case.reference
     plain, packed = outcome.of("bf16"), outcome.of("mxfp8")
+    flushed = bool(plain) and judge_of_case.flushes(plain[0].outputs["out"])
     for launch in plain if "nondeterministic" in spec.claims else plain[:1]:
-        use = max(use, _use(launch.outputs["out"], reference))
+        use = max(use, _use(launch.outputs["out"], judge_of_case.reference))
         findings += judge_of_case.values(launch)
     if plain and packed:
         quantised = oracle.quantise(plain[0].outputs["out"])
@@ -133,6 +135,7 @@ def judge(inputs: Inputs, outcome: Outcome, spec: KernelSpec, replay: str = "") 
         use=use,
         scale_bytes=_distinct(quantised.scales) if quantised else frozenset(),
         codes=_distinct(quantised.codes) if quantised else frozenset(),
+        flushed=flushed,
         unjudged_blocks=int((~quantised.judged).sum()) if quantised else 0,
         seconds=sum(launch.seconds for launch in outcome.launches),
     )
@@ -168,8 +171,9 @@ class _Judge:
         self.replay = replay
         case = inputs.case
         rotated = oracle.rotate(inputs.x, inputs.table.cos_sin, inputs.positions, case.head_dim)
-        c = spec.roundings(case.k)
-        self.reference = oracle.reference(rotated, inputs.weight, c, exact=case.exact)
+        self.rotated = rotated
+        self.c = spec.roundings(case.k)
+        self.reference = oracle.reference(rotated, inputs.weight, self.c, exact=case.exact)
 
     def found(
         self, check: str, layer: int, message: str, first_bad: FirstBad | None = None
@@ -232,13 +236,44 @@ class _Judge:
 
     # Layer 1.
 
-    def values(self, launch: Launch) -> Iterator[Finding]:
-        """Every element inside its interval, or of the same kind where the sum is NaN or Inf."""
-        out, reference = launch.outputs["out"], self.reference
-        y = out.to(torch.float64)
+    def flushes(self, out: Tensor) -> bool:
+        """Whether `out` is only right if subnormals count as zero; then so does the reference.
+
+        Kernels may keep subnormals or take them for zero, but all alike, operands and results: one
+        that flushes what it writes and not what it reads is wrong, unless it claims ftz.
+        """
+        bad = self.wrong(out)
+        if not bool(bad.any()):
+            return False
+        kept, case = self.reference, self.inputs.case
+        self.reference = oracle.flushed_reference(
+            self.rotated, self.inputs.weight, self.c, exact=case.exact
+        )
+        helped = bad & ~self.wrong(out)
+        if "ftz" in self.spec.claims:
+            flushed = self.reference
+            self.reference = oracle.Reference(
+                torch.where(helped, flushed.value, kept.value),
+                torch.where(helped, flushed.bound, kept.bound),
+                kept.slack,
+            )
+            return bool(helped.any())
+        if bool(self.wrong(out).any()):
+            self.reference = kept
+            return False
+        return True
+
+    def wrong(self, out: Tensor) -> Tensor:
+        """Per element: outside its interval, or of another kind where the sum is NaN or Inf."""
+        y, reference = out.to(torch.float64), self.reference
         inside = (reference.lower <= y) & (y <= reference.upper)
         same = (y == reference.value) | (y.isnan() & reference.value.isnan())
-        bad = ~torch.where(reference.value.isfinite(), inside, same)
+        return ~torch.where(reference.value.isfinite(), inside, same)
+
+    def values(self, launch: Launch) -> Iterator[Finding]:
+        """Every element."""
+        out, reference = launch.outputs["out"], self.reference
+        y, bad = out.to(torch.float64), self.wrong(out)
         if not bool(bad.any()):
             return
         at = _first(bad)

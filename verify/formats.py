@@ -14,6 +14,9 @@ from torch import Tensor
 
 BF16_MAX = 255.0 * 2.0**120
 BF16_INFINITY_BITS = 0x7F80
+SMALLEST_NORMAL = 2.0**-126
+"""Of BF16 and FP32 alike; what is smaller is subnormal."""
+
 E4M3_MAX = 448.0
 E4M3_NAN = 0x7F
 E8M0_BIAS = 127
@@ -37,6 +40,11 @@ def round_bf16(values: Tensor) -> Tensor:
     rounded = torch.round(values / quantum) * quantum
     infinite = torch.copysign(torch.full_like(values, torch.inf), values)
     return torch.where(rounded.abs() > BF16_MAX, infinite, rounded)
+
+
+def flush(values: Tensor) -> Tensor:
+    """Zero, with the sign kept, in place of what is subnormal in BF16 and FP32."""
+    return torch.where(values.abs() < SMALLEST_NORMAL, values * 0.0, values)
 
 
 def as_bf16(values: Tensor) -> Tensor:

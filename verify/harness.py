@@ -209,6 +209,7 @@ def launch(candidate: Candidate, inputs: Inputs, staged: Staged, form: Form, poi
     except (Exception, SystemExit) as raised:  # noqa: BLE001 - whatever it raises is the finding
         error = f"{type(raised).__name__}: {' '.join(str(raised).split())[:300]}"
     seconds = time.perf_counter() - began
+    torch.set_flush_denormal(False)  # state that a kernel may leave behind in this thread
     overruns = {name: buffer.broken() for name, buffer in outputs.items()}
     return Launch(
         form=form,

@@ -54,6 +54,7 @@ class Tally:
         scale_bytes: distinct scale bytes asked for.
         codes: distinct codes asked for.
         tokens: distinct T.
+        flushed: cases in which subnormals counted as zero.
         unjudged_blocks: blocks with NaN or Inf.
     """
 
@@ -66,6 +67,7 @@ class Tally:
     scale_bytes: set[int] = field(default_factory=set)
     codes: set[int] = field(default_factory=set)
     tokens: set[int] = field(default_factory=set)
+    flushed: int = 0
     unjudged_blocks: int = 0
 
     def add(self, judgement: Judgement) -> None:
@@ -78,6 +80,7 @@ class Tally:
         self.scale_bytes |= judgement.scale_bytes
         self.codes |= judgement.codes
         self.tokens.add(judgement.case.tokens)
+        self.flushed += judgement.flushed
         self.unjudged_blocks += judgement.unjudged_blocks
 
     @property
@@ -338,7 +341,8 @@ def _print(console: Console, tally: Tally, pace: Pace | None, job: _Job) -> None
 def _bound(tally: Tally) -> str:
     tiers = ", ".join(f"{count} {tier}" for tier, count in sorted(tally.tiers.items()))
     used = max((use for tier, use in tally.use.items() if tier != "exact"), default=0.0)
-    return f"decided by: {tiers}; worst use of the bound {used:.2g}"
+    flushed = f"; subnormals taken for zero in {tally.flushed} cases" if tally.flushed else ""
+    return f"decided by: {tiers}; worst use of the bound {used:.2g}{flushed}"
 
 
 def _bytes(tally: Tally) -> str:
@@ -369,6 +373,7 @@ def _result(tally: Tally, job: _Job, seconds: float) -> dict[str, Any]:
             "distinct scale bytes": len(tally.scale_bytes),
             "distinct codes": len(tally.codes),
             "distinct T": len(tally.tokens),
+            "cases with subnormals flushed": tally.flushed,
             "blocks not judged": tally.unjudged_blocks,
         },
         "environment": {

@@ -45,6 +45,11 @@ class Weight:
         return self.bf16.to(torch.float64)
 
     @functools.cached_property
+    def flushed(self) -> Weight:
+        """The weight as a multiplier reads it that takes subnormals for zero."""
+        return Weight(formats.flush(self.bf16))
+
+    @functools.cached_property
     def magnitude(self) -> Tensor:
         """abs(w) as FP32 [G, R, K]; its sums overflow to Inf where the kernel's own may."""
         return self.bf16.to(torch.float32).abs()
@@ -168,6 +173,19 @@ def reference(rotated: Rotated, weight: Weight, c: float, *, exact: bool = False
     # 2^-149: each FP32 product or partial sum may lose that much to underflow.
     bound = _SAFE * (c * UNIT * condition + spread) + k * 2.0**-149
     return Reference(value, bound, _SAFE * spread)
+
+
+def flushed_reference(
+    rotated: Rotated, weight: Weight, c: float, *, exact: bool = False
+) -> Reference:
+    """The same for arithmetic that takes subnormal operands, sums and results for zero.
+
+    Some hardware knows no other: AVX512_BF16 and AMX dot products do so by definition.
+    """
+    operands = Rotated(formats.flush(rotated.value), rotated.slack)
+    plain = reference(operands, weight.flushed, c, exact=exact)
+    lost = 0.0 if exact else rotated.value.shape[2] * formats.SMALLEST_NORMAL
+    return Reference(formats.flush(plain.value), plain.bound + lost, plain.slack)
 
 
 def _product(x: Tensor, weight: Tensor) -> Tensor:

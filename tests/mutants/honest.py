@@ -72,6 +72,14 @@ def project_bf16(x: Tensor, weight: Tensor) -> Tensor:
     return torch.bmm(x.bfloat16().transpose(0, 1), weight.mT).transpose(0, 1).flatten(1)
 
 
+def project_flushing(x: Tensor, weight: Tensor) -> Tensor:
+    """With subnormal operands and results taken for zero, as AVX512_BF16 and AMX do."""
+    small = 2.0**-126
+    x, weight = (torch.where(v.float().abs() < small, 0.0, v.float()) for v in (x, weight))
+    y = project(x, weight)
+    return torch.where(y.abs() < small, 0.0, y)
+
+
 def scale(amax: Tensor) -> Tensor:
     """Scale bytes INT64 of FP32 block maxima: the exponent of amax / 448, rounded up."""
     mantissa, exponent = torch.frexp(amax.double() / 448)
@@ -121,4 +129,5 @@ backwards = build(project=project_reversed)
 fp64 = build(project=project_fp64)
 rows = build(project=project_rows)
 library_bf16 = build(project=project_bf16)
+flushing = build(project=project_flushing)
 contracted = build(rotate=rotate_contracted)

@@ -45,6 +45,11 @@ def _one_step_off(y):
     return rounded
 
 
+def _flushed_output(y):
+    """Takes subnormal results for zero, though not subnormal operands."""
+    return torch.where(y.abs() < 2.0**-126, torch.zeros_like(y), y).bfloat16()
+
+
 bf16_accumulation = build(project=_bf16_accumulation)
 bf16_partials = build(project=functools.partial(_rounded_partials, torch.bfloat16))
 fp16_partials = build(project=functools.partial(_rounded_partials, torch.float16))
@@ -53,4 +58,5 @@ first_split_doubled = build(project=_first_split_doubled)
 groups_swapped = build(project=_groups_swapped)
 gain = build(project=lambda x, w: project(x, w) * 1.005)
 truncated = build(cast=_truncated)
+flushed_output = build(cast=_flushed_output)
 one_step_off = build(cast=_one_step_off)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import pytest
@@ -32,6 +33,7 @@ MUTANTS = {
     "product:groups_swapped": ("exact", {1, 2}),
     "product:gain": ("exact", {1, 2}),
     "product:truncated": ("exact", {1, 2}),
+    "product:flushed_output": ("exact", {1, 2}),
     "product:one_step_off": ("exact", {1, 2}),
     "quantiser:floor_scale": ("scales", {2}),
     "quantiser:bump_at_powers": ("scales", {2}),
@@ -55,7 +57,16 @@ MUTANTS = {
     "fused_wrong_sign:fused_triton": ("interval", {1}),
     "fused_floor_scale:fused_triton": ("scales", {2}),
 }
-HONEST = ("plain", "splits_8", "backwards", "fp64", "rows", "contracted")
+HONEST = [
+    "plain",
+    "splits_8",
+    "backwards",
+    "fp64",
+    "rows",
+    "contracted",
+    "library_bf16",
+    "flushing",
+]
 
 
 @functools.cache
@@ -63,16 +74,14 @@ def given(case: cases.Case) -> inputs.Inputs:
     return inputs.make(case)
 
 
-def findings(path: str) -> list[compare.Finding]:
+def findings(path: str, spec: cases.KernelSpec = SPEC) -> list[compare.Finding]:
     torch.set_num_threads(1)
     candidate = session.load(f"tests.mutants.{path}")
-    return [
-        finding
-        for case in CASES
-        for finding in compare.judge(
-            given(case), harness.run(candidate, given(case)), SPEC
-        ).findings
-    ]
+    found = []
+    for case in CASES:
+        outcome = harness.run(candidate, given(case))
+        found += compare.judge(given(case), outcome, spec).findings
+    return found
 
 
 @pytest.mark.parametrize("path", MUTANTS)
@@ -86,6 +95,13 @@ def test_mutant_fails_for_its_own_reason(path):
 @pytest.mark.parametrize("name", HONEST)
 def test_right_kernel_passes_in_any_order_of_sums(name):
     assert findings(f"honest:{name}") == []
+
+
+def test_claim_of_ftz_allows_what_is_flushed_in_places():
+    claims = dataclasses.replace(SPEC, claims=frozenset({"ftz"}))
+    assert findings("product:flushed_output", claims) == []
+    assert findings("honest:plain", claims) == []
+    assert {f.check for f in findings("quantiser:subnormals_flushed", claims)} >= {"codes"}
 
 
 def test_fault_that_does_not_apply_is_an_error():

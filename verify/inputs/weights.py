@@ -97,6 +97,17 @@ def _one_hot(shape: Shape, value: float) -> Tensor:
     return weights
 
 
+LIFT = 2.0**20
+"""Takes a BF16 subnormal to a normal number, unless the multiplier takes it for zero."""
+
+
+def _weights_lifting(shape: Shape, _: Generator) -> Tensor:
+    """One-hot; every other block of columns lifts what it copies."""
+    weights = _one_hot(shape, 1.0)
+    blocks = torch.arange(shape[1]) // BLOCK
+    return weights * torch.where(blocks % 2 == 1, LIFT, 1.0)[:, None]
+
+
 def _rotated_columns(shape: Shape) -> Tensor:
     """Columns of a group that the rotation touches."""
     _, _, heads, head_dim, rope_dim = shape
@@ -148,6 +159,7 @@ WEIGHTS: dict[str, Callable[[Shape, Generator], Tensor]] = {
     "opposed": _weights_opposed,
     "opposed_integers": _weights_opposed_integers,
     "one_hot": lambda shape, _: _one_hot(shape, 1.0),
+    "one_hot_lifting": _weights_lifting,
     "one_hot_tiny": lambda shape, _: _one_hot(shape, 2.0**-70),
     "rotated": _weights_rotated,
     "residual": _weights_residual,
