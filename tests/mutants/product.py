@@ -45,6 +45,11 @@ def _one_step_off(y):
     return rounded
 
 
+def _flushed_operands(x, weight):
+    """Takes subnormal operands for zero, though not subnormal results."""
+    return project(torch.where(x.abs() < 2.0**-126, 0.0, x), weight)
+
+
 def _flushed_output(y):
     """Takes subnormal results for zero, though not subnormal operands."""
     return torch.where(y.abs() < 2.0**-126, torch.zeros_like(y), y).bfloat16()
@@ -58,5 +63,6 @@ first_split_doubled = build(project=_first_split_doubled)
 groups_swapped = build(project=_groups_swapped)
 gain = build(project=lambda x, w: project(x, w) * 1.005)
 truncated = build(cast=_truncated)
+flushed_operands = build(project=_flushed_operands)
 flushed_output = build(cast=_flushed_output)
 one_step_off = build(cast=_one_step_off)

@@ -33,6 +33,7 @@ MUTANTS = {
     "product:groups_swapped": ("exact", {1, 2}),
     "product:gain": ("exact", {1, 2}),
     "product:truncated": ("exact", {1, 2}),
+    "product:flushed_operands": ("exact", {1, 2}),
     "product:flushed_output": ("exact", {1, 2}),
     "product:one_step_off": ("exact", {1, 2}),
     "quantiser:floor_scale": ("scales", {2}),

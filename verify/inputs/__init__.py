@@ -97,7 +97,7 @@ KINDS = {
     "golden_edges": Kind("one_hot", activations.golden(activations.blocks_edges)),
     "golden_zeros": Kind("one_hot", activations.golden(activations.blocks_zeros)),
     "golden_codes": Kind("one_hot", activations.golden(activations.blocks_codes)),
-    "golden_subnormal": Kind("one_hot_lifting", activations.golden(activations.blocks_subnormal)),
+    "golden_subnormal": Kind("one_hot_lifting", activations.subnormal),
     "golden_tiny": Kind("one_hot_tiny", activations.golden(activations.blocks_tiny)),
     "golden_sweep": Kind("one_hot", activations.golden(activations.blocks_sweep)),
     "golden_integers": Kind("wide", activations.wide_integers),

@@ -104,6 +104,15 @@ def golden(design: Callable[[int, Generator], Tensor]) -> Callable[[Case, Genera
     return activations
 
 
+def subnormal(case: Case, random: Generator) -> Tensor:
+    """Subnormal operands, and in every third block of columns normal ones whose product is not."""
+    x = golden(blocks_subnormal)(case, random)
+    shape = shape_of(case)
+    sink = weights.lifts_and_sinks(shape) == weights.SINK
+    x[:, :, weights.chosen(shape)[sink]] /= weights.SINK
+    return x
+
+
 def _lanes(blocks: int, random: Generator) -> Tensor:
     """[blocks]: one lane of each block, every lane equally often."""
     return (torch.arange(blocks) + torch.randint(0, BLOCK, (1,), generator=random)) % BLOCK

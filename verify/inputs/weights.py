@@ -97,15 +97,22 @@ def _one_hot(shape: Shape, value: float) -> Tensor:
     return weights
 
 
-LIFT = 2.0**20
-"""Takes a BF16 subnormal to a normal number, unless the multiplier takes it for zero."""
+LIFT, SINK = 2.0**20, 2.0**-70
+"""Take a BF16 subnormal to a normal number, and a normal one to a subnormal."""
+
+
+def lifts_and_sinks(shape: Shape) -> Tensor:
+    """FP64 [R]: 1, LIFT, SINK, by blocks of columns in turn.
+
+    A multiplier that takes subnormal operands for zero loses what is lifted, one that takes
+    subnormal results for zero what sinks; one that does both is consistent.
+    """
+    kinds = torch.tensor([1.0, LIFT, SINK], dtype=torch.float64)
+    return kinds[torch.arange(shape[1]) // BLOCK % 3]
 
 
 def _weights_lifting(shape: Shape, _: Generator) -> Tensor:
-    """One-hot; every other block of columns lifts what it copies."""
-    weights = _one_hot(shape, 1.0)
-    blocks = torch.arange(shape[1]) // BLOCK
-    return weights * torch.where(blocks % 2 == 1, LIFT, 1.0)[:, None]
+    return _one_hot(shape, 1.0) * lifts_and_sinks(shape)[:, None].float()
 
 
 def _rotated_columns(shape: Shape) -> Tensor:
