@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
 
+import kernel
 from verify.compare import CHECKS
 from verify.faults.catalogue import CATALOGUE, FAMILIES
 from verify.faults.equivalent import EQUIVALENTS
 from verify.faults.model import BLOCK, Model
-from verify.faults.record import Family, fault
+from verify.faults.record import Family, StageFault, fault
+from verify.faults.triton_source import SOURCE, SourceFault
 
 COMING = {"batch", "rejects"}
 """Checks that faults ask for beside those of verify.compare."""
@@ -57,10 +60,36 @@ def test_entry_is_whole(entry):
     assert entry.description.endswith(".")
     assert "\n" not in entry.description
     assert entry.sees in CHECKS.keys() | COMING
+
+
+STAGES = {name: entry for name, entry in CATALOGUE.items() if isinstance(entry, StageFault)}
+SOURCES = {name: entry for name, entry in CATALOGUE.items() if isinstance(entry, SourceFault)}
+
+
+@pytest.mark.parametrize("entry", STAGES.values(), ids=STAGES)
+def test_stage_is_replaced(entry):
     planted = type(entry.plant())
     assert planted is not type(entry.plant())  # state never leaks from one plant to the next
     assert getattr(planted, entry.stage) is entry.replacement
     assert getattr(Model, entry.stage) is not entry.replacement
+
+
+@pytest.mark.parametrize("entry", SOURCES.values(), ids=SOURCES)
+def test_source_is_changed_in_one_place(entry):
+    planted = entry.plant()
+    changed = Path(planted.__globals__["__file__"]).read_text(encoding="utf-8")
+    assert changed == SOURCE.read_text(encoding="utf-8").replace(entry.anchor, entry.written)
+    assert entry.anchor != entry.written
+    assert planted is not kernel.fused_triton
+
+
+def test_a_dead_anchor_is_refused():
+    dead = dataclasses.replace(next(iter(SOURCES.values())), anchor="no such text")
+    with pytest.raises(ValueError, match="stands 0 times"):
+        dead.plant()
+    doubled = dataclasses.replace(dead, anchor="tl.load(")
+    with pytest.raises(ValueError, match=r"stands \d+ times"):
+        doubled.plant()
 
 
 def test_a_fault_is_a_few_lines():
@@ -71,9 +100,9 @@ def test_a_fault_is_a_few_lines():
 
 
 def test_a_stage_that_the_model_lacks_is_refused():
-    entry = next(iter(CATALOGUE.values()))
+    entry = dataclasses.replace(next(iter(STAGES.values())), stage="polish")
     with pytest.raises(ValueError, match="no stage 'polish'"):
-        type(entry)("x", entry.family, "", "polish", "", entry.replacement).plant()
+        entry.plant()
 
 
 def test_a_name_is_entered_once():

@@ -71,14 +71,14 @@ def test_a_lost_process_is_noticed_only_where_it_is_the_fault():
 def test_command_passes_when_all_is_noticed_and_nothing_else(tmp_path):
     path = tmp_path / "scores.json"
     verdict, output = invoke(
-        "--only", "forward_rotation", "--only", "splits_added_backwards", "--workers", "1",
+        "--only", "cos_sin_swapped", "--only", "splits_added_backwards", "--workers", "1",
         "--json", str(path),
     )  # fmt: skip
     assert verdict is Verdict.PASS
     assert "1 of 1 faults noticed; 0 false alarms over 1 kernels" in output
     scores = {entry["name"]: entry for entry in json.loads(path.read_text())["scores"]}
-    assert scores["forward_rotation"]["noticed"]
-    assert scores["forward_rotation"]["case"]
+    assert scores["cos_sin_swapped"]["noticed"]
+    assert scores["cos_sin_swapped"]["case"]
     assert scores["splits_added_backwards"]["reason"]
     assert list(tmp_path.iterdir()) == [path]
 

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from verify.faults import code, contract, layout, memory, output, product, rope, scale, state
+from verify.faults import (
+    code,
+    contract,
+    layout,
+    memory,
+    output,
+    product,
+    rope,
+    scale,
+    state,
+    triton_source,
+)
 from verify.faults.record import CATALOGUE
 
-FAMILIES = (rope, product, output, scale, code, layout, state, memory, contract)
+FAMILIES = (rope, product, output, scale, code, layout, state, memory, contract, triton_source)
 
 __all__ = ["CATALOGUE", "FAMILIES"]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from verify.faults.model import Model
-from verify.faults.record import Family, Fault
+from verify.faults.record import Family, StageFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ class Equivalent:
         reason: why the contract cannot tell it from an honest kernel.
     """
 
-    fault: Fault
+    fault: StageFault
     reason: str
 
 
@@ -40,7 +40,16 @@ def equivalent(
     def enter(replacement: Callable[..., Any]) -> Callable[..., Any]:
         name = replacement.__name__
         description = (replacement.__doc__ or "").strip()
-        planted = Fault(name, family, description, stage, "", replacement, attributes, number)
+        planted = StageFault(
+            name=name,
+            family=family,
+            description=description,
+            sees="",
+            number=number,
+            stage=stage,
+            replacement=replacement,
+            attributes=attributes,
+        )
         EQUIVALENTS[name] = Equivalent(planted, reason)
         return replacement
 

@@ -1,4 +1,4 @@
-"""A fault: one named deviation of the model, planted by replacing one of its stages."""
+"""A fault: one named deviation, of a stage of the model or of a kernel's source."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from verify.faults.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from verify.harness import Candidate
 
 
 class Family(StrEnum):
@@ -24,6 +26,7 @@ class Family(StrEnum):
     STATE = "state"
     MEMORY = "memory"
     CONTRACT = "contract"
+    TRITON = "triton"
 
 
 @dataclass(frozen=True)
@@ -31,29 +34,51 @@ class Fault:
     """A deviation that some check must notice.
 
     Attributes:
-        name: unique, as the replacement function is called.
+        name: unique.
         family: where it lives.
         description: one line, what a user would call the bug.
-        stage: the model's method that it replaces.
-        sees: the check expected to catch it (names of `verify.faults.checks`).
-        replacement: stands in for the method; takes the model and the stage's arguments.
-        attributes: class attributes of the model that it needs besides.
-        kills: whether it takes its process down, or never comes back.
+        sees: the check expected to catch it, a name out of `verify.compare.CHECKS`.
         number: its place in the published list of 91 from which this catalogue grew, if any.
+        kills: whether it takes its process down, or never comes back.
     """
 
     name: str
     family: Family
     description: str
-    stage: str
     sees: str
-    replacement: Callable[..., Any]
-    attributes: Mapping[str, Any] = field(default_factory=dict)
     number: int | None = None
     kills: bool = False
 
-    def plant(self) -> Model:
+    @property
+    def slow(self) -> bool:
+        """Whether a launch at the full shape takes seconds."""
+        return False
+
+    def plant(self) -> Candidate:
         """A fresh candidate with the fault in it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class StageFault(Fault):
+    """A fault of the model.
+
+    Attributes:
+        stage: the model's method that it replaces.
+        replacement: stands in for the method; takes the model and the stage's arguments.
+        attributes: class attributes of the model that it needs besides.
+    """
+
+    stage: str = ""
+    replacement: Callable[..., Any] = Model.launch
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def plant(self) -> Model:
+        """A fresh model with one stage replaced.
+
+        Raises:
+            ValueError: the model has no such stage.
+        """
         if self.stage not in vars(Model):
             raise ValueError(f"fault {self.name}: the model has no stage {self.stage!r}")
         members = {self.stage: self.replacement, **self.attributes}
@@ -62,6 +87,17 @@ class Fault:
 
 
 CATALOGUE: dict[str, Fault] = {}
+
+
+def enter(entry: Fault) -> None:
+    """Add to the catalogue.
+
+    Raises:
+        ValueError: there is a fault of this name.
+    """
+    if entry.name in CATALOGUE:
+        raise ValueError(f"fault {entry.name} is catalogued twice")
+    CATALOGUE[entry.name] = entry
 
 
 def fault(
@@ -75,14 +111,21 @@ def fault(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter the decorated function into the catalogue; its docstring describes the fault."""
 
-    def enter(replacement: Callable[..., Any]) -> Callable[..., Any]:
-        name = replacement.__name__
-        if name in CATALOGUE:
-            raise ValueError(f"fault {name} is catalogued twice")
+    def replaces(replacement: Callable[..., Any]) -> Callable[..., Any]:
         description = (replacement.__doc__ or "").strip()
-        CATALOGUE[name] = Fault(
-            name, family, description, stage, sees, replacement, attributes, number, kills
+        enter(
+            StageFault(
+                name=replacement.__name__,
+                family=family,
+                description=description,
+                sees=sees,
+                number=number,
+                kills=kills,
+                stage=stage,
+                replacement=replacement,
+                attributes=attributes,
+            )
         )
         return replacement
 
-    return enter
+    return replaces
