@@ -71,22 +71,23 @@ def _bytes_layer(number: int, kernel: Kernel | None) -> Layer:
     if kernel is None:
         sentence = "The kernel was not checked by itself in this run."
         return Layer(name, question, None, "", "", sentence, "", anchor)
+    verdict = kernel.layers[str(number)]
     wrong = {finding.case for finding in kernel.findings if finding.layer == number}
-    if not wrong and kernel.verdict is Verdict.INVALID:
+    if verdict is Verdict.INVALID:
         figure = f"{kernel.executed:,} of {kernel.cases:,}"
         sentence = "The cases were not run as they should have been."
         clause = f"of the kernel\u2019s cases, {figure} were run"
-        return Layer(name, question, Verdict.INVALID, figure, "cases run", sentence, clause, anchor)
+        return Layer(name, question, verdict, figure, "cases run", sentence, clause, anchor)
     figure, unit = f"{len(wrong):,} of {kernel.executed:,}", "cases found wrong"
-    if wrong:
+    if verdict is Verdict.FAIL:
         sentence = f"{_WRONG[number]} {failed_checks(kernel, number)}"
         clause = f"{_SUBJECT[number]} is wrong in {figure} cases"
-        return Layer(name, question, Verdict.FAIL, figure, unit, sentence, clause, anchor)
+        return Layer(name, question, verdict, figure, unit, sentence, clause, anchor)
     clause = f"{_SUBJECT[number]} is right in all {words.count(kernel.executed, 'case')}"
     sentence = _RIGHT[number]
     if number == 1 and (used := max(kernel.use.values(), default=0)):
         sentence += f" No value used more than {words.share(used)} of that."
-    return Layer(name, question, Verdict.PASS, figure, unit, sentence, clause, anchor)
+    return Layer(name, question, verdict, figure, unit, sentence, clause, anchor)
 
 
 def failed_checks(kernel: Kernel, layer: int) -> str:

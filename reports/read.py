@@ -103,10 +103,12 @@ class Finding(msgspec.Struct, frozen=True):
 class Kernel(msgspec.Struct, frozen=True):
     """What `verify.kernel` wrote.
 
-    `use` is the largest share of the bound that a case needed, by tier; `seconds` the whole time.
+    `layers` are the verdicts of layers 1 and 2, each by itself; `use` is the largest share of the
+    bound that a case needed, by tier; `seconds` the whole time.
     """
 
     verdict: Verdict
+    layers: dict[str, Verdict]
     cases: int
     executed: int
     findings: tuple[Finding, ...]

@@ -361,9 +361,14 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def _result(tally: Tally, job: _Job, seconds: float) -> dict[str, Any]:
-    """The JSON of DESIGN, and `use`: the largest share of the bound by tier."""
+    """The JSON of DESIGN, and two keys more.
+
+    `layers` holds the verdict of each layer by itself; `use` the largest share of the bound that a
+    case needed, by tier.
+    """
     return {
         "verdict": tally.verdict,
+        "layers": {str(number): tally.layer(number) for number in LAYERS},
         "cases": tally.planned,
         "executed": tally.executed,
         "findings": [asdict(finding) for finding in tally.findings],

@@ -190,7 +190,7 @@ def _kernel(path: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         Verdict(found["verdict"])
-        for name in ("cases", "executed", "findings"):
+        for name in ("layers", "cases", "executed", "findings"):
             found[name]
     except FileNotFoundError:
         return None

@@ -111,14 +111,12 @@ def verdicts(console: Console, result: Mapping[str, Any], where: str) -> None:
     """The table of suites, layers 1 and 2 if the folder holds them, the verdict of all."""
     kernel = result.get("kernel")
     if kernel:
-        wrong = len({finding["case"] for finding in kernel["findings"]})
-        for layer in (1, 2):
-            found = [f for f in kernel["findings"] if f["layer"] == layer]
+        for layer, verdict in kernel["layers"].items():
+            wrong = {f["case"] for f in kernel["findings"] if str(f["layer"]) == layer}
             console.print(
-                Text("layer "),
-                Text(str(layer)),
-                _styled("fail" if found else "pass" if not wrong else kernel["verdict"]),
-                Text(f"  {len(found)} findings, {kernel['executed']} of {kernel['cases']} cases"),
+                Text(f"layer {layer}"),
+                _styled(verdict),
+                Text(f"{len(wrong)} of {kernel['executed']} cases wrong"),
                 sep="  ",
             )
     if result["suites"]:

@@ -208,6 +208,7 @@ def test_layers_one_and_two_in_the_folder_count_too(evals, suite, servers, here)
     }
     kernel = {
         "verdict": "fail",
+        "layers": {"1": "pass", "2": "fail"},
         "cases": 3,
         "executed": 3,
         "findings": [finding],
@@ -222,7 +223,9 @@ def test_layers_one_and_two_in_the_folder_count_too(evals, suite, servers, here)
     found = result(here / "run")
     assert (found["verdict"], found["kernel"]["verdict"]) == ("fail", "fail")
     assert found["suites"][0]["verdict"] == "pass"
-    assert "layer" in out
+    lines = out.splitlines()
+    assert "layer 1  pass  0 of 3 cases wrong" in lines
+    assert "layer 2  fail  1 of 3 cases wrong" in lines
 
 
 def test_a_kernel_json_that_is_none_is_told_before_the_run(evals, suite, servers, here):
