@@ -55,9 +55,11 @@ def main() -> None:
     )
     kv = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{options.kv.upper()}")
     params.cache_type_k = params.cache_type_v = kv
+    ends = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # before its threads start, which inherit it
     server = xllamacpp.Server(params)  # a thread of its own serves
     print(f"serving {Path(params.model.path).name} at {server.listening_address}/v1", flush=True)
-    signal.sigwait({signal.SIGINT, signal.SIGTERM})
+    signal.sigwait(ends)
 
 
 if __name__ == "__main__":
