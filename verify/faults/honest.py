@@ -123,28 +123,32 @@ class TensorCore(Model):
         wide, weights = x.double(), weight.double()
         for start in range(0, x.shape[2], self.k_step):
             step = slice(start, start + self.k_step)
-            terms = wide[:, :, None, step] * weights[None, :, :, step]
-            terms = torch.cat([terms, total[..., None]], 3)
-            total = self.cut(self.aligned(terms).sum(3))
+            total = self.step_of(wide[:, :, None, step] * weights[None, :, :, step], total)
         return total.float()[None, None]
 
-    def aligned(self, terms: Tensor) -> Tensor:
-        """Drop what lies below 2^-25 of the largest term."""
-        largest = torch.frexp(terms.abs().amax(3, keepdim=True)).exponent - 1
-        unit = power_of_two((largest - 25).clamp(min=-149))
-        return torch.where(terms.isfinite(), (terms / unit).trunc() * unit, terms)
-
-    def cut(self, total: Tensor) -> Tensor:
-        """Truncate to FP32: 24 bits, none below 2^-149; beyond its range Inf."""
-        exponent = torch.frexp(total).exponent - 1
-        unit = power_of_two((exponent - 23).clamp(min=-149))
-        cut = torch.where(total.isfinite(), (total / unit).trunc() * unit, total)
-        return cut.masked_fill(cut.abs() >= 2.0**128, torch.inf).copysign(total)
+    def step_of(self, terms: Tensor, total: Tensor) -> Tensor:
+        """Add [T, G, R, k_step] to [T, G, R]; all FP64, which holds every value exactly."""
+        largest = torch.maximum(terms.abs().amax(3), total.abs())
+        if not bool(largest.isfinite().all()):  # Inf and NaN are not aligned
+            return cut(terms.sum(3) + total)
+        unit = unit_below(largest, 25)
+        inverse = 1 / unit
+        kept = (terms * inverse[..., None]).trunc_().sum(3) + (total * inverse).trunc()
+        return cut(kept * unit)
 
 
-def power_of_two(exponent: Tensor) -> Tensor:
-    """2^exponent in FP64."""
-    return torch.ldexp(torch.ones(exponent.shape, dtype=torch.float64), exponent)
+def unit_below(value: Tensor, bits: int) -> Tensor:
+    """The power of two that lies `bits` below the leading bit of FP64 values, at least 2^-149."""
+    exponent = torch.frexp(value).exponent - 1
+    ones = torch.ones(exponent.shape, dtype=torch.float64)
+    return torch.ldexp(ones, (exponent - bits).clamp(min=-149))
+
+
+def cut(total: Tensor) -> Tensor:
+    """Truncate to FP32: 24 bits, none below 2^-149; beyond its range Inf."""
+    unit = unit_below(total, 23)
+    truncated = torch.where(total.isfinite(), (total / unit).trunc() * unit, total)
+    return truncated.abs().masked_fill(total.abs() >= 2.0**128, torch.inf).copysign(total)
 
 
 class TensorCoreSplit(TensorCore):
