@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from verify import cases
 from verify.cases import KernelSpec
 from verify.command import UserError
-from verify.faults import __main__ as program
+from verify.faults import program
 from verify.faults.catalogue import CATALOGUE
 from verify.faults.equivalent import EQUIVALENTS
 from verify.faults.score import Score, Task, asked, score, score_all
