@@ -142,7 +142,8 @@ class EmbeddedArm:
                 for index in sorted(waiting):
                     yield index, Failure("arm", one_line(why))
                 break
-        self._fused_in[spec.name] = self._fused - before
+        calls = self._fused_in.get(spec.name, 0)  # of earlier repeats
+        self._fused_in[spec.name] = calls + self._fused - before
 
     def problems(self, suite: str) -> list[str]:
         """That the kernel was never called, if so."""

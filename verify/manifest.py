@@ -12,12 +12,16 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from verify.command import ROOT
+from verify.stats.sizes import detectable_margin, least_margin
+from verify.stats.tango import detectable_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from verify.runner import Task
 
+# What two runs of one server on GSM8K may disagree on; stated beside the figure.
+_FLIPS = 0.02
 PACKAGES = ("kernelproof", "torch", "triton", "numpy", "scipy", "aiohttp", "datasets")
 
 
@@ -54,6 +58,7 @@ def suite(task: Task) -> dict[str, Any]:
         "licence": spec.licence,
         "margin_pt": task.margin_pt,
         "margin_from": task.margin_from,
+        "detectable_pt": _detectable(len(task.items), len(task.orders)),
         "floor": spec.floor,
         "source": questions.source,
         "data_sha256": questions.sha256,
@@ -77,6 +82,20 @@ def suite(task: Task) -> dict[str, Any]:
         "prompts_sha256": _together(item.prompt_sha256 for item in task.items),
         "targets_sha256": _together(item.target_sha256 for item in task.items),
         "items": [item.id for item in task.items],
+        "orders": task.orders,
+    }
+
+
+def _detectable(items: int, repeats: int) -> dict[str, float]:
+    """Before the run: the loss it rules out in four of five cases if the arms are equal."""
+    some = (
+        detectable_difference(items, _FLIPS)
+        if repeats == 1
+        else detectable_margin(items, (repeats, repeats), _FLIPS)
+    )
+    return {
+        "if no answer flips": round(100 * least_margin(items), 3),
+        f"if {100 * _FLIPS:g} % of answers flip": round(100 * some, 3),
     }
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
+import msgspec
+import numpy as np
 
 from evals.grading import grade
 from verify.arms import Failure
-from verify.pairs import pair
-from verify.stats.suite import SuiteResult, judge
+from verify.logs.pairs import pair
+from verify.logs.run import columns
+from verify.looks import Look
+from verify.pairs import scores
+from verify.stats.suite import SuiteResult, SuiteScores, judge
 from verify.store import Record, Store, StoredItem
 
 if TYPE_CHECKING:
@@ -20,6 +24,23 @@ if TYPE_CHECKING:
 
     from evals.suite import Item, Questions, Suite
     from verify.arms import Arm, Completion
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a run is conducted, fixed before its first answer.
+
+    Attributes:
+        repeats: answers to each question in each arm.
+        early_stop: whether a suite may end before all is asked, once its evidence suffices.
+        certify: whether the e-process is the only route to a pass.
+        seed: of the orders in which questions are asked.
+    """
+
+    repeats: int = 1
+    early_stop: bool = True
+    certify: bool = False
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -33,16 +54,24 @@ class Task:
     margin_pt: float
     margin_from: str
     """Where the margin was set: the suite, verify.toml or the command line."""
+    orders: tuple[tuple[int, ...], ...]
+    """For each repeat, the order in which `items` are asked."""
 
     @property
     def name(self) -> str:
         """The suite's name."""
         return self.suite.spec.name
 
+    @property
+    def answers(self) -> int:
+        """Answers that are asked of each arm."""
+        return len(self.items) * len(self.orders)
+
 
 async def run(
     arms: tuple[Arm, Arm],
     tasks: Sequence[Task],
+    rules: Rules,
     begin: Callable[[], Store],
     heard: Callable[[Record], None],
 ) -> None:
@@ -53,6 +82,19 @@ async def run(
     Raises:
         UserError: an arm could not be started; nothing has been asked.
     """
+    # The embedded model answers long questions first, so no prefix of a random order is complete
+    # long before the end, and a minute is all that it takes.
+    may_stop = rules.early_stop and all(arm.answered_by == "server" for arm in arms)
+    looks = [
+        Look(
+            [task.items[index].id for index in task.orders[0]],
+            (arms[0].name, arms[1].name),
+            task.margin_pt / 100,
+            certify=rules.certify,
+        )
+        for task in tasks
+        if may_stop
+    ]
     try:
         await _together([arm.start() for arm in arms])
         store = begin()
@@ -60,7 +102,7 @@ async def run(
             store.add_items(
                 StoredItem(task.name, item.id, item.prompt, item.target) for item in task.items
             )
-        await _together([_ask(arm, tasks, store, heard) for arm in arms])
+        await _together([_ask(arm, tasks, looks, store, heard) for arm in arms])
     finally:
         for arm in arms:
             await arm.close()
@@ -78,30 +120,43 @@ async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
 
 
 async def _ask(
-    arm: Arm, tasks: Sequence[Task], store: Store, heard: Callable[[Record], None]
+    arm: Arm,
+    tasks: Sequence[Task],
+    looks: Sequence[Look],
+    store: Store,
+    heard: Callable[[Record], None],
 ) -> None:
-    for task in tasks:
-        prompts = [item.prompt for item in task.items]
-        async with aclosing(arm.answers(task.suite.spec, prompts)) as answers:
-            async for index, answer in answers:
-                record = _record(arm.name, task, task.items[index], answer)
-                store.add(record)
-                heard(record)
+    for number, task in enumerate(tasks):
+        look = looks[number] if looks else None
+        for repeat, order in enumerate(task.orders):
+            if look is not None and look.suffices:
+                break
+            prompts = [task.items[index].prompt for index in order]
+            async with aclosing(arm.answers(task.suite.spec, prompts)) as answers:
+                async for place, answer in answers:
+                    record = _record(arm.name, task, task.items[order[place]], repeat, answer)
+                    store.add(record)
+                    heard(record)
+                    if look is not None:
+                        look.heard(record)
+                        if look.suffices:
+                            break
 
 
-def _record(arm: str, task: Task, item: Item, answer: Completion | Failure) -> Record:
+def _record(arm: str, task: Task, item: Item, repeat: int, answer: Completion | Failure) -> Record:
     record = Record(
         arm=arm,
         suite=task.name,
         item=item.id,
+        repeat=repeat,
         correct=None,
         prompt_sha256=item.prompt_sha256,
         target_sha256=item.target_sha256,
     )
     if isinstance(answer, Failure):
-        return replace(record, error=f"{answer.kind}: {answer.message}")
+        return msgspec.structs.replace(record, error=f"{answer.kind}: {answer.message}")
     found = grade(answer.text, item.target, task.suite.spec.answer, truncated=answer.truncated)
-    return replace(
+    return msgspec.structs.replace(
         record,
         correct=found.correct,
         truncated=answer.truncated,
@@ -112,18 +167,77 @@ def _record(arm: str, task: Task, item: Item, answer: Completion | Failure) -> R
     )
 
 
-def conclude(arms: tuple[Arm, Arm], tasks: Sequence[Task], store: Store) -> list[SuiteResult]:
+def conclude(
+    arms: tuple[Arm, Arm], tasks: Sequence[Task], rules: Rules, store: Store
+) -> list[SuiteResult]:
     """The verdict of each suite, from what the store holds and what the arms know of themselves."""
-    scores = []
+    names = arms[0].name, arms[1].name
+    found = []
     for task in tasks:
-        paired = pair(
-            store.records(task.name),
-            suite=task.name,
-            items=[item.id for item in task.items],
-            arms=(arms[0].name, arms[1].name),
-            margin=task.margin_pt / 100,
-            floor=task.suite.spec.floor,
-            problems=[problem for arm in arms for problem in arm.problems(task.name)],
+        judged = suite_scores(list(store.records(task.name)), task, names, rules)
+        problems = tuple(problem for arm in arms for problem in arm.problems(task.name))
+        found.append(
+            replace(
+                judged,
+                problems=problems + judged.problems,
+                deterministic=all(arm.answered_by == "embedded" for arm in arms),
+            )
         )
-        scores.append(paired)
-    return judge(scores)
+    return judge(found)
+
+
+def suite_scores(
+    records: Sequence[Record], task: Task, names: tuple[str, str], rules: Rules
+) -> SuiteScores:
+    """The answers to one suite as they will be judged.
+
+    What a run did not ask because it stopped early is not missing; then only the first repeat
+    counts, which is all that both arms were asked.
+    """
+    look = Look(
+        [task.items[index].id for index in task.orders[0]],
+        names,
+        task.margin_pt / 100,
+        certify=rules.certify,
+    )
+    for record in records:
+        look.heard(record)
+    answers = {name: [r for r in records if r.arm == name] for name in names}
+    stopped = (
+        rules.early_stop
+        and look.suffices
+        and any(len(of_arm) < task.answers for of_arm in answers.values())
+    )
+    if stopped:
+        common = set.intersection(*({r.item for r in of_arm} for of_arm in answers.values()))
+        answers = {
+            name: [r for r in of_arm if r.item in common and r.repeat == 0]
+            for name, of_arm in answers.items()
+        }
+    margin, floor = task.margin_pt / 100, task.suite.spec.floor
+    if not all(answers.values()):
+        nothing = np.empty((0, len(task.orders)))
+        problems = tuple(
+            f"{name} answered none of {len(task.items):,} items"
+            for name, of_arm in answers.items()
+            if not of_arm
+        )
+        return SuiteScores(task.name, nothing, nothing, None, margin, floor, problems)
+    base, pr = (columns(of_arm) for of_arm in answers.values())
+    paired = pair(base, pr, names)
+    judged = scores(task.name, paired, margin=margin, floor=floor)
+    seen = base.items.keys() | pr.items.keys()
+    unseen = [item.id for item in task.items if item.id not in seen]
+    lacking = (
+        (f"neither arm has {len(unseen):,} of {len(task.items):,} items (first {unseen[0]!r})",)
+        if unseen and not stopped
+        else ()
+    )
+    rows = {item: row for row, item in enumerate(np.array(paired.items)[paired.usable])}
+    return replace(
+        judged,
+        problems=(*judged.problems, *lacking),
+        asked=np.array([rows[item] for item in look.asked if item in rows], np.intp),
+        stopped=stopped,
+        certify=rules.certify,
+    )

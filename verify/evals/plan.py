@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import msgspec
 from evals.suite import SuiteError, load
 from verify.arms import EmbeddedArm, normalised
 from verify.command import UserError
-from verify.runner import Task
+from verify.runner import Rules, Task
 
 if TYPE_CHECKING:
     from verify.arms import Arm
@@ -34,6 +35,24 @@ class Options:
     margin: tuple[str, ...]
     model: str | None
     concurrency: int
+    repeats: int
+    no_early_stop: bool
+    certificate: bool
+    seed: int
+
+    @property
+    def rules(self) -> Rules:
+        """How the run is conducted.
+
+        Raises:
+            UserError: a certificate of repeats.
+        """
+        if self.certificate and self.repeats > 1:
+            raise UserError(
+                "--certificate judges one answer a question, in the order asked; leave out "
+                "--repeats, or --certificate"
+            )
+        return Rules(self.repeats, not self.no_early_stop, self.certificate, self.seed)
 
 
 class ArmSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,6 +88,7 @@ class Plan:
     names: tuple[str, str]
     specs: tuple[ArmSpec, ArmSpec]
     tasks: tuple[Task, ...]
+    rules: Rules
     model: str | None
     concurrency: int
 
@@ -102,6 +122,7 @@ def make(options: Options) -> Plan:
     Raises:
         UserError: options or verify.toml do not fit together.
     """
+    rules = options.rules
     config = _config(Path(CONFIG))
     names = _names(options.arms)
     specs = _specs(names, options.arm, config)
@@ -125,7 +146,7 @@ def make(options: Options) -> Plan:
             )
     if options.model is not None and embedded[0]:
         raise UserError("--model names the model of a server, and both arms are embedded")
-    return Plan(names, specs, tasks, options.model, options.concurrency)
+    return Plan(names, specs, tasks, rules, options.model, options.concurrency)
 
 
 def _config(path: Path) -> Config:
@@ -199,7 +220,7 @@ def _tasks(wanted: tuple[str, ...], options: Options, config: Config) -> tuple[T
     if options.full and options.limit is not None:
         raise UserError("--full asks everything and --limit does not; give one of them")
     data = dict(_pair("--data", word, "SUITE=PATH") for word in options.data)
-    everywhere, margins = _margins(options.margin)
+    everywhere, margins = given_margins(options.margin)
     tasks: list[Task] = []
     for name in wanted:
         spec = config.suites.get(name, SuiteSpec())
@@ -218,7 +239,11 @@ def _tasks(wanted: tuple[str, ...], options: Options, config: Config) -> tuple[T
             margin, margin_from = _in_range(config.margins[own], CONFIG), CONFIG
         if everywhere is not None or own in margins:
             margin, margin_from = margins.pop(own, everywhere or 0.0), "--margin"
-        tasks.append(Task(suite, questions, items, margin, margin_from))
+        orders = tuple(
+            _order(len(items), f"{options.seed}:{own}:{repeat}")
+            for repeat in range(options.repeats)
+        )
+        tasks.append(Task(suite, questions, items, margin, margin_from, orders))
     for option, rest in (("--data", data), ("--margin", margins)):
         for name in rest:
             raise UserError(
@@ -228,13 +253,20 @@ def _tasks(wanted: tuple[str, ...], options: Options, config: Config) -> tuple[T
     return tuple(tasks)
 
 
+def _order(size: int, seed: str) -> tuple[int, ...]:
+    """The same for the same seed, suite and repeat, on any machine."""
+    order = list(range(size))
+    random.Random(seed).shuffle(order)  # noqa: S311 - an order, not a secret
+    return tuple(order)
+
+
 def _size(options: Options, default: int | None, available: int) -> int:
     if options.full:
         return available
     return options.limit or default or available
 
 
-def _margins(words: tuple[str, ...]) -> tuple[float | None, dict[str, float]]:
+def given_margins(words: tuple[str, ...]) -> tuple[float | None, dict[str, float]]:
     """The margin of every suite, if given, and margins of single ones, in points."""
     everywhere, margins = None, {}
     for word in words:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sqlite3
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,26 @@ if TYPE_CHECKING:
     metavar="PT|SUITE=PT",
     help="The loss to rule out, in percentage points; by default each suite's own.",
 )
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1, max=1000),
+    default=1,
+    show_default=True,
+    help="Ask every question so often in each arm, in a new order each time.",
+)
+@click.option(
+    "--no-early-stop",
+    is_flag=True,
+    help="Ask everything, even once PR is shown to be worse than the margin (servers only; the "
+    "embedded model is always asked everything).",
+)
+@click.option(
+    "--certificate",
+    is_flag=True,
+    help="Let a suite pass by evidence that is valid at any look, and by that alone; it may then "
+    "end before everything is asked.",
+)
+@click.option("--seed", default=0, show_default=True, help="Of the orders of the questions.")
 @click.option("--model", help="The model to ask servers for; not needed where they offer one.")
 @click.option(
     "--concurrency",
@@ -129,6 +150,7 @@ def _run(plan: Plan, folder: Path, program: str, console: Console, began: float)
     about = {
         "command": manifest.command_line(program),
         "started": manifest.now(),
+        "rules": asdict(plan.rules),
         **manifest.environment(),
     }
     opened: list[Store] = []
@@ -157,8 +179,8 @@ def _run(plan: Plan, folder: Path, program: str, console: Console, began: float)
             watch.heard(record)
 
         try:
-            asyncio.run(runner.run(arms, plan.tasks, begin, heard))
-            suites = runner.conclude(arms, plan.tasks, opened[0])
+            asyncio.run(runner.run(arms, plan.tasks, plan.rules, begin, heard))
+            suites = runner.conclude(arms, plan.tasks, plan.rules, opened[0])
         except KeyboardInterrupt:
             if opened:
                 describe(interrupted=manifest.now())

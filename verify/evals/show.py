@@ -67,7 +67,7 @@ class Watch:
 
     def __init__(self, console: Console, arms: Sequence[str], tasks: Sequence[Task]) -> None:
         self._console = console
-        self._sizes = {task.name: len(task.items) for task in tasks}
+        self._sizes = {task.name: task.answers for task in tasks}
         self._progress = Progress(
             TextColumn("{task.fields[arm]}"),
             BarColumn(bar_width=20),
@@ -139,16 +139,26 @@ def _table(suites: Sequence[Mapping[str, Any]]) -> Table:
 def _figures(suite: Mapping[str, Any]) -> list[str]:
     if suite["difference_pt"] is None:
         return ["-"] * 6
-    low, high = suite["interval_pt"]
+    low, high = suite["interval_pt"] or (-100.0, 100.0)
     test = suite["noninferiority"]
     return [
         f"{100 * suite['accuracy']['base']:.1f}",
         f"{100 * suite['accuracy']['pr']:.1f}",
         f"{suite['difference_pt']:+.2f}",
         f"{low:+.2f} to {high:+.2f}",
-        f"{_p(test['p'])} ({test['margin_pt']:g})",
+        f"{_evidence(suite)} ({test['margin_pt']:g})",
         f"{suite['lost']}/{suite['gained']}",
     ]
+
+
+def _evidence(suite: Mapping[str, Any]) -> str:
+    """The p-value at the margin, or the e-value where only that is valid."""
+    looks, p = suite["sequential"], suite["noninferiority"]["p"]
+    if p is not None:
+        return _p(p)
+    if looks is None:
+        return "-"
+    return f"e={looks['harm'] if looks['certificate'] is None else looks['certificate']:.3g}"
 
 
 def _p(p: float) -> str:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from verify.command import UserError
 from verify.logs.table import INVALID, Columns
-from verify.store import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from verify.logs.source import Setting
-
-T = TypeVar("T")
 
 # First words of the settings that two arms must share. Model, server and load may differ: they
 # are what a comparison is about.
@@ -46,35 +43,6 @@ class Log:
     settings: dict[str, Setting]
     unknown: frozenset[str]
     notes: tuple[str, ...] = ()
-
-    def records(self, arm: str) -> Iterator[Record]:
-        """The records one by one, as answers of `arm`.
-
-        `correct` says whether the score is full; partial credit stands in `Columns.score` only.
-        """
-        for suite, table in self.suites.items():
-            items = list(table.items)
-            for row in range(len(table)):
-                error = table.errors.get(row)
-                yield Record(
-                    arm=arm,
-                    suite=suite,
-                    item=items[table.item[row]],
-                    repeat=int(table.repeat[row]),
-                    correct=None if error else bool(table.score[row] == 1),
-                    truncated=_known(table.truncated[row], bool),
-                    error=error,
-                    prompt_sha256=table.prompt[row].decode() or None,
-                    target_sha256=table.target[row].decode() or None,
-                    completion_tokens=_known(table.tokens[row], int),
-                    text=table.text[row] if table.text else None,
-                    answer=table.answer[row] if table.answer else None,
-                    rule=table.rule[row] if table.rule else None,
-                )
-
-
-def _known(value: np.integer[Any], kind: Callable[[Any], T]) -> T | None:
-    return None if value < 0 else kind(value)
 
 
 def unknown(suites: dict[str, Columns]) -> frozenset[str]:

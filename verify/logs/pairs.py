@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,7 @@ class Pairs:
             lacks, prompts or targets that differ, requests never answered. None of it may be
             passed over in silence; `unequal` among them may by wish.
         unequal: those of the problems that are only a different number of repeats.
+        usable: [items] answered in both arms, to the same prompt and target.
     """
 
     items: list[str]
@@ -66,10 +68,11 @@ class Pairs:
     pr: Side
     problems: tuple[str, ...]
     unequal: tuple[str, ...]
+    usable: npt.NDArray[np.bool_]
 
 
-def pair(base: Columns, pr: Columns) -> Pairs:
-    """Match the records of two arms by item.
+def pair(base: Columns, pr: Columns, names: tuple[str, str] = ("base", "pr")) -> Pairs:
+    """Match the records of two arms, called `names`, by item.
 
     Raises:
         UserError: no item in common, or repeat numbers that are not repeats of the items.
@@ -80,22 +83,32 @@ def pair(base: Columns, pr: Columns) -> Pairs:
     if not common.size:
         a, b = next(iter(base.items)), next(iter(pr.items))
         raise UserError(
-            f"the arms have no item in common (the first of base is {a!r}, of pr {b!r}); "
+            f"the arms have no item in common (the first of {names[0]} is {a!r}, of {names[1]} "
+            f"{b!r}); "
             "compare logs of the same benchmark, made by the same harness",
             INVALID,
         )
-    names = list(base.items)
-    items = names if common.size == len(names) else [names[i] for i in common]
+    ours = list(base.items)
+    items = ours if common.size == len(ours) else [ours[i] for i in common]
     sides = [_side(base, common), _side(pr, codes[common])]
-    unequal = tuple(_missing_repeats(sides, items))
+    unequal = tuple(_missing_repeats(sides, items, names))
+    differing = {name: _differs(sides, name) for name in ("prompt", "target")}
     problems = (
-        *_alone(base, common, "base"),
-        *_alone(pr, codes[common], "pr"),
-        *_differing(sides, items),
-        *_unanswered(sides, items),
+        *_alone(base, common, names[0]),
+        *_alone(pr, codes[common], names[1]),
+        *_differing(differing, items),
+        *_unanswered(sides, items, names),
         *unequal,
     )
-    return Pairs(items, sides[0], sides[1], problems, unequal)
+    usable = ~(differing["prompt"] | differing["target"])
+    for side in sides:
+        usable &= ~np.isnan(side.score).all(axis=1)
+    return Pairs(items, sides[0], sides[1], problems, unequal, usable)
+
+
+def grid(table: Columns) -> Side:
+    """One arm's records by item and repeat, items in the order of the table."""
+    return _side(table, np.arange(len(table.items)))
 
 
 def _side(table: Columns, codes: npt.NDArray[np.intp]) -> Side:
@@ -128,37 +141,40 @@ def _alone(table: Columns, codes: npt.NDArray[np.intp], name: str) -> list[str]:
     return [f"{_count(_names(names, alone), 'item')} in {name} only"]
 
 
-def _missing_repeats(sides: Sequence[Side], items: list[str]) -> list[str]:
+def _missing_repeats(sides: Sequence[Side], items: list[str], names: tuple[str, str]) -> list[str]:
     found = []
     widths = [side.row.shape[1] for side in sides]
-    for side, name in zip(sides, ("base", "pr"), strict=True):
+    for side, name in zip(sides, names, strict=True):
         lacking = np.flatnonzero((side.row < 0).any(axis=1))
         if lacking.size:
             found.append(f"{_count(_names(items, lacking), 'item')} without all repeats in {name}")
     if widths[0] != widths[1]:
-        found.append(f"base has {widths[0]} repeats and pr {widths[1]}")
+        found.append(f"{names[0]} has {widths[0]} repeats and {names[1]} {widths[1]}")
     return found
 
 
-def _differing(sides: Sequence[Side], items: list[str]) -> list[str]:
-    """Items whose prompt or target is not the same in every record of both arms."""
-    found = []
-    for name in ("prompt", "target"):
-        hashes = [_of_item(side, getattr(side.table, name)) for side in sides]
-        differs = np.zeros(len(items), bool)
-        for side, of_item in zip(sides, hashes, strict=True):
-            if side.row.shape[1] == 1:
-                continue  # one record an item cannot differ from itself
-            ours = getattr(side.table, name)
-            for repeat in side.row.T:
-                there = ours[repeat]
-                differs |= (repeat >= 0) & (there != b"") & (there != of_item)
-        known = (hashes[0] != b"") & (hashes[1] != b"")
-        differs |= known & (hashes[0] != hashes[1])
-        if differs.any():
-            which = _names(items, np.flatnonzero(differs))
-            found.append(f"{_count(which, name)} not the same in both arms")
-    return found
+def _differing(differing: dict[str, npt.NDArray[np.bool_]], items: list[str]) -> list[str]:
+    return [
+        f"{_count(_names(items, np.flatnonzero(which)), name)} not the same in both arms"
+        for name, which in differing.items()
+        if which.any()
+    ]
+
+
+def _differs(sides: Sequence[Side], name: str) -> npt.NDArray[np.bool_]:
+    """Items whose prompt or target is not the same in every record of both arms, [items]."""
+    hashes = [_of_item(side, getattr(side.table, name)) for side in sides]
+    differs: npt.NDArray[np.bool_] = (
+        (hashes[0] != b"") & (hashes[1] != b"") & (hashes[0] != hashes[1])
+    )
+    for side, of_item in zip(sides, hashes, strict=True):
+        if side.row.shape[1] == 1:
+            continue  # one record an item cannot differ from itself
+        ours = getattr(side.table, name)
+        for repeat in side.row.T:
+            there = ours[repeat]
+            differs |= (repeat >= 0) & (there != b"") & (there != of_item)
+    return differs
 
 
 def _of_item(side: Side, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -168,15 +184,19 @@ def _of_item(side: Side, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return found
 
 
-def _unanswered(sides: Sequence[Side], items: list[str]) -> list[str]:
+def _unanswered(sides: Sequence[Side], items: list[str], names: tuple[str, str]) -> list[str]:
     found = []
-    for side, name in zip(sides, ("base", "pr"), strict=True):
+    for side, name in zip(sides, names, strict=True):
         failed = (side.row >= 0) & np.isnan(side.score)
         which = np.flatnonzero(failed.any(axis=1))
         if which.size:
-            error = side.table.errors[int(side.row[failed][0])]
-            first = _count(_names(items, which), "item")
-            found.append(f"{first} unanswered in {name} ({error})")
+            errors = [side.table.errors[int(row)] for row in side.row[failed]]
+            kinds = Counter(error.partition(":")[0] for error in errors)
+            counts = ", ".join(f"{count} {kind[:60]}" for kind, count in kinds.most_common(3))
+            first = f"first {items[which[0]]!r}, {errors[0][:200]}"
+            found.append(
+                f"{name} never answered {len(which)} of {len(items)} items: {counts} ({first})"
+            )
     return found
 
 

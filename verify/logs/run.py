@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from verify.logs.source import Found
 from verify.logs.table import Builder, Choice, Row, refuse
-from verify.store import Store
+from verify.store import FILE_NAME, Store
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
+
+    from verify.logs.table import Columns
+    from verify.store import Record
 
 NAME = "kernelproof run"
 MAGIC = b"SQLite format 3\x00"
@@ -31,9 +35,21 @@ def read(path: Path, builder: Builder, choice: Choice) -> Found:  # noqa: ARG001
         with Store(sqlite3.connect(address, uri=True)) as store:
             records = store.records()
             while batch := list(islice(records, _AT_ONCE)):
-                rows = [Row(**msgspec.structs.asdict(record)) for record in batch]
+                rows = _rows(batch)
                 builder.extend(rows, range(number, number + len(rows)))
                 number += len(rows)
     except sqlite3.Error as error:
         raise refuse(path, None, f"is no records.sqlite of a run ({error})") from None
     return Found({})
+
+
+def columns(records: Sequence[Record]) -> Columns:
+    """Records of one arm and one suite, at least one, as `read` would give them."""
+    builder = Builder(Path(FILE_NAME), unit="record")
+    builder.extend(_rows(records), range(1, len(records) + 1))
+    (table,) = builder.finish().values()
+    return table
+
+
+def _rows(records: Sequence[Record]) -> list[Row]:
+    return [Row(**msgspec.structs.asdict(record)) for record in records]

@@ -121,7 +121,7 @@ def test_a_repeat_that_is_missing_has_no_prompt_to_differ(pair):
 
 def test_unanswered_requests_are_named_with_their_error(pair):
     pairs = pair([record("a"), record("b")], [record("a"), record("b", None, error="timed out")])
-    assert pairs.problems == ("1 item (first 'b') unanswered in pr (timed out)",)
+    assert pairs.problems == ("pr never answered 1 of 2 items: 1 timed out (first 'b', timed out)",)
     assert np.isnan(pairs.pr.score).tolist() == [[False], [True]]
 
 

@@ -3,6 +3,7 @@ import sqlite3
 import pytest
 
 from verify import logs
+from verify.logs.run import columns
 from verify.store import FILE_NAME, Record, Store
 
 FIELDS = {"prompt_sha256": "ab" * 32, "completion_tokens": 5, "text": "so 4", "rule": "last number"}
@@ -35,10 +36,19 @@ def test_records_keep_their_number(run, monkeypatch):
     assert logs.read(f"{run}::pr").suites["x"].line.tolist() == [3, 4]
 
 
-def test_records_come_back_as_they_were(run):
+def test_records_held_already_give_the_same_columns(run):
+    read = logs.read(f"{run}::pr").suites["x"]
     with Store.open(run / FILE_NAME) as store:
-        kept = [r for r in store.records() if r.arm == "pr"]
-    assert list(logs.read(f"{run}::pr").records("pr")) == kept
+        held = columns([r for r in store.records() if r.arm == "pr"])
+    assert held.items == read.items
+    assert held.errors == read.errors
+    for name in ("item", "repeat", "score", "truncated", "tokens", "prompt", "run"):
+        assert (
+            getattr(held, name).tolist() == pytest.approx(getattr(read, name).tolist(), nan_ok=True)
+            if name == "score"
+            else (getattr(held, name) == getattr(read, name)).all()
+        )
+    assert (held.text, held.rule) == (read.text, read.rule)
 
 
 def test_reading_leaves_no_trace(run):
