@@ -11,6 +11,7 @@ import torch
 
 from verify.faults.model import Call, Model
 from verify.faults.record import Family, fault
+from verify.faults.rope import at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +66,42 @@ def written_before_refused(model: Model, *inputs: Any, **outputs: Any) -> None:
             if buffer is not None and buffer.numel():
                 buffer.view(-1)[:1].zero_()
     Model.__call__(model, *inputs, **outputs)
+
+
+def without(model: Model, *dropped: str) -> dict[str, bool]:
+    """The rules less those that begin with one of these words."""
+    rules = Model.rules(model)
+    return {rule: holds for rule, holds in rules.items() if not rule.startswith(dropped)}
+
+
+@fault(CONTRACT, "rules", "rejects")
+def both_forms_accepted(model: Model) -> dict[str, bool]:
+    """Writes both forms where the caller must choose one."""
+    return without(model, "either")
+
+
+@fault(CONTRACT, "rules", "rejects")
+def out_of_other_shape_accepted(model: Model) -> dict[str, bool]:
+    """Does not look at the shape of the BF16 output: one row goes to all."""
+    return without(model, "out is")
+
+
+@fault(CONTRACT, "rules", "rejects")
+def positions_of_other_dtype_accepted(model: Model) -> dict[str, bool]:
+    """Takes floating-point positions."""
+    return without(model, "positions are")
+
+
+@fault(CONTRACT, "rules", "rejects")
+def x_in_fp16_accepted(model: Model) -> dict[str, bool]:
+    """Takes FP16 activations."""
+    return without(model, "x is")
+
+
+@fault(CONTRACT, "rules", "rejects", read_positions=lambda model: at(model, model.call.positions))
+def positions_outside_the_table_accepted(model: Model) -> dict[str, bool]:
+    """Takes positions before and beyond the table."""
+    return without(model, "positions lie")
 
 
 # Refuses or breaks on what it must accept

@@ -114,12 +114,18 @@ class Model:
 
     def check(self) -> None:
         """Raise ValueError at what the contract refuses, before anything is written."""
+        for rule, holds in self.rules().items():
+            if not holds:
+                raise ValueError(f"refused: {rule}")
+
+    def rules(self) -> dict[str, bool]:
+        """What the contract asks of the arguments, and whether they hold it."""
         call = self.call
         tokens, groups, width = call.x.shape
         rows, columns = -(-tokens // TILE_ROWS) * TILE_ROWS, call.columns
         blocks = -(-columns // (BLOCK * TILE_COLUMNS)) * TILE_COLUMNS
         live = call.positions.numel() and (int(call.positions.min()), int(call.positions.max()))
-        for rule, holds in {
+        return {
             f"1 <= T <= {CAPACITY}": 1 <= tokens <= CAPACITY,
             "x is BF16": call.x.dtype == torch.bfloat16,
             "x has strides (S0, K, 1)": call.x.stride()[1:] == (width, 1)
@@ -146,9 +152,7 @@ class Model:
             or (call.q.dtype == torch.float8_e4m3fn and call.q.shape == (tokens, columns)),
             "scales are bytes of whole tiles": call.scales is None
             or (call.scales.dtype == torch.uint8 and call.scales.numel() == rows * blocks),
-        }.items():
-            if not holds:
-                raise ValueError(f"refused: {rule}")
+        }
 
     def read_x(self) -> Tensor:
         """BF16 [T, G, K]."""

@@ -103,6 +103,12 @@ def output_half_percent_large(model: Model, total: Tensor) -> Tensor:
     return (total * 1.005).bfloat16()
 
 
+@fault(OUTPUT, "round", "exact")
+def output_slightly_large(model: Model, total: Tensor) -> Tensor:
+    """Multiplies by a factor that ought to be 1 and is 1 + 2^-16."""
+    return (total * (1 + 2.0**-16)).bfloat16()
+
+
 # Single elements
 
 
@@ -211,6 +217,24 @@ def last_row_missing_at_17(model: Model, total: Tensor) -> Tensor:
     y = Model.round(model, total)
     if y.shape[0] == 17:
         y[-1] = 0
+    return y
+
+
+@fault(OUTPUT, "round", "interval")
+def last_row_missing_at_6(model: Model, total: Tensor) -> Tensor:
+    """Has no variant for T = 6: the last token comes out zero."""
+    y = Model.round(model, total)
+    if y.shape[0] == 6:
+        y[-1] = 0
+    return y
+
+
+@fault(OUTPUT, "round", "interval")
+def rows_from_24_missing_below_31(model: Model, total: Tensor) -> Tensor:
+    """Rounds T from 25 to 30 down to whole tiles of 8."""
+    y = Model.round(model, total)
+    if y.shape[0] < 31:
+        y[24:] = 0
     return y
 
 

@@ -224,7 +224,7 @@ def sine_from_cosine(model: Model, positions: Tensor) -> Pair:
 
 def at(model: Model, positions: Tensor) -> Tensor:
     """Positions as a wrong address would be met: inside the table, modulo its length."""
-    return positions % model.call.cos_sin.shape[0]
+    return positions.long() % model.call.cos_sin.shape[0]
 
 
 @fault(ROPE, "read_positions", "interval", 4)
