@@ -12,15 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from rich.console import Console
 
 from verify import manifest, runner, store
 from verify.command import UserError
 from verify.evals import plan as planning
 from verify.evals import show
+from verify.evals.comparing import compare
+from verify.evals.noise import aa
+from verify.evals.output import console_for_people, write_json
+from verify.evals.power import power
 from verify.verdict import Verdict, combine
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from verify.evals.plan import Plan
     from verify.stats.suite import SuiteResult
     from verify.store import Record, Store
@@ -106,10 +111,10 @@ def command(
     began = time.monotonic()
     plan = planning.make(planning.Options(**words))
     folder = _folder(out, plan)
-    console = _console()
+    console = console_for_people()
     document = _run(plan, folder, context.command_path, console, began)
     for path in filter(None, (folder / "result.json", json_file)):
-        _write(path, document)
+        write_json(path, document)
     _show(console, document, folder)
     return Verdict(document["verdict"])
 
@@ -125,8 +130,12 @@ def report(run: Path) -> Verdict:
         raise UserError(f"{run} holds no result.json; name the folder of a run") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{run / 'result.json'} is not a run's result ({error})") from None
-    _show(_console(), document, run)
+    _show(console_for_people(), document, run)
     return verdict
+
+
+for subcommand in (compare, aa, power):
+    command.add_command(subcommand)
 
 
 def _folder(out: Path | None, plan: Plan) -> Path:
@@ -163,7 +172,7 @@ def _run(plan: Plan, folder: Path, program: str, console: Console, began: float)
             "arms": {arm.name: arm.settings() for arm in arms},
             "suites": {task.name: manifest.suite(task) for task in plan.tasks},
         }
-        _write(folder / "manifest.json", described)
+        write_json(folder / "manifest.json", described)
         return described
 
     def begin() -> Store:
@@ -222,13 +231,6 @@ def _kernel(path: Path) -> dict[str, Any] | None:
     return found
 
 
-def _console() -> Console:
-    console = Console(highlight=False, soft_wrap=True)
-    if not console.is_terminal:  # a file or pipe has no width that a table must fit
-        console.width = 120
-    return console
-
-
 def _show(console: Console, document: dict[str, Any], folder: Path) -> None:
     import reports  # noqa: PLC0415 - charts take a second to import, and come with an extra
 
@@ -241,17 +243,6 @@ def _store(path: Path) -> Store:
         return store.Store.open(path)
     except sqlite3.Error as error:
         raise UserError(f"{path} cannot be written ({error}); name another folder") from None
-
-
-def _write(path: Path, document: dict[str, Any]) -> None:
-    """Written aside, then renamed: nobody reads half a file."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(path.name + ".part")
-        aside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        aside.replace(path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror}); name another") from None
 
 
 def _leave_nothing_empty(folder: Path) -> None:

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
     from rich.console import Console
@@ -115,7 +115,7 @@ def verdicts(console: Console, result: Mapping[str, Any], where: str) -> None:
             wrong = {f["case"] for f in kernel["findings"] if str(f["layer"]) == layer}
             console.print(
                 Text(f"layer {layer}"),
-                _styled(verdict),
+                styled(verdict),
                 Text(f"{len(wrong)} of {kernel['executed']} cases wrong"),
                 sep="  ",
             )
@@ -123,7 +123,69 @@ def verdicts(console: Console, result: Mapping[str, Any], where: str) -> None:
         console.print(_table(result["suites"]))
         for suite in result["suites"]:
             console.print(f"{suite['suite']}: {suite['reason']}", markup=False)
-    console.print(_styled(result["verdict"].upper(), result["verdict"]), Text(f"  {where}"), sep="")
+    console.print(styled(result["verdict"].upper(), result["verdict"]), Text(f"  {where}"), sep="")
+
+
+def comparison(console: Console, result: Mapping[str, Any]) -> None:
+    """Two arms of logs: what they are, the table of suites, methods, noise and notes."""
+    for name, arm in result["manifest"]["arms"].items():
+        files = ", ".join(arm["files"])
+        console.print(f"{name}  {files} ({arm['format']})", markup=False)
+    console.print(_table(result["suites"]))
+    for suite in result["suites"]:
+        console.print(f"{suite['suite']}: {suite['reason']}", markup=False)
+        for detail in _details(suite):
+            console.print(f"  {detail}", markup=False)
+    for note in result["manifest"]["notes"]:
+        console.print(f"note: {note}", markup=False)
+    console.print(styled(result["verdict"].upper(), result["verdict"]))
+
+
+def _details(suite: Mapping[str, Any]) -> Iterator[str]:
+    """Methods and the figures that have no column."""
+    if suite["difference_pt"] is None:
+        return
+    yield f"method: {suite['interval_method']}"
+    if suite["detectable_pt"] is not None:
+        yield (
+            f"smallest margin shown {suite['smallest_margin_pt']:.2f} points; as many answers "
+            f"could see {suite['detectable_pt']:.2f}"
+        )
+    if test := suite["mcnemar"]:
+        yield f"McNemar exact p = {test['exact']:.3g}, mid-p {test['midp']:.3g}"
+    noise = suite["noise"]
+    if noise:
+        rates = [
+            f"{name} {100 * noise[key]:.2f} %"
+            for name, key in (
+                ("base to base", "flips_base"),
+                ("PR to PR", "flips_pr"),
+                ("base to PR", "flips_between"),
+            )
+            if noise[key] is not None
+        ]
+        yield f"flips: {', '.join(rates)}"
+        for each in noise["repeats"]:
+            more = (
+                f", {each['recovered']} recovered, {each['newly_lost']} newly lost"
+                if each["repeat"]
+                else ""
+            )
+            yield f"repeat {each['repeat']}: {each['lost']} lost, {each['gained']} gained{more}"
+    if suite["truncated"] and (suite["truncated"]["base"] or suite["truncated"]["pr"]):
+        low, high = suite["truncation_bounds_pt"]
+        cut = suite["truncated"]
+        yield (
+            f"truncated {cut['base']} and {cut['pr']} (p = {suite['cap_rate']['p']:.2g}): the "
+            f"difference lies between {low:+.2f} and {high:+.2f} points"
+        )
+    if suite["length"]:
+        p = suite["length"]["p"]
+        yield f"length: x {suite['length']['ratio']:.3f}" + (f" (p = {p:.2g})" if p else "")
+    if suite["partial_credit"]:
+        credit = suite["partial_credit"]
+        t = "-" if credit["t_p"] is None else f"{credit['t_p']:.3g}"
+        yield f"partial credit: paired t p = {t}, permutation p = {credit['permutation_p']:.3g}"
 
 
 def _table(suites: Sequence[Mapping[str, Any]]) -> Table:
@@ -132,7 +194,7 @@ def _table(suites: Sequence[Mapping[str, Any]]) -> Table:
                  "p\n(margin)", "lost/\ngained"):  # fmt: skip
         table.add_column(name, no_wrap=True)
     for suite in suites:
-        table.add_row(suite["suite"], _styled(suite["verdict"]), *_figures(suite))
+        table.add_row(suite["suite"], styled(suite["verdict"]), *_figures(suite))
     return table
 
 
@@ -165,5 +227,6 @@ def _p(p: float) -> str:
     return "<.0001" if p < 1e-4 else f"{p:.2g}"
 
 
-def _styled(words: str, verdict: str | None = None) -> Text:
+def styled(words: str, verdict: str | None = None) -> Text:
+    """A verdict in its colour."""
     return Text(words, style=STYLES.get(verdict or words, "bold yellow"))

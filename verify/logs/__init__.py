@@ -26,7 +26,7 @@ from verify.logs import (
     spreadsheet,
 )
 from verify.logs.log import COMPARABLE, Log, differences, join, unknown
-from verify.logs.pairs import Pairs, pair
+from verify.logs.pairs import Pairs, grid, pair
 from verify.logs.source import Found, parse
 from verify.logs.table import Builder, Choice, Columns, refuse
 from verify.verdict import WRONG_USE
@@ -41,6 +41,7 @@ __all__ = [
     "Log",
     "Pairs",
     "differences",
+    "grid",
     "pair",
     "read",
     "read_arm",

@@ -130,6 +130,16 @@ def flip_rates(base: ArrayLike, pr: ArrayLike) -> FlipRates:
     return FlipRates(base_rate, pr_rate, float(between.mean()), shifts, error)
 
 
+def flips_within(scores: ArrayLike) -> float | None:
+    """The share of questions on which two repeats of one arm disagree; None with fewer than two.
+
+    Right (1) and wrong (0), [items, repeats]; NaN where a repeat is missing.
+    """
+    arm = checked_scores(scores, "the arm")
+    within = _within(arm, item_means(arm))
+    return None if within is None else float(within.mean())
+
+
 def _within(scores: FloatArray, means: FloatArray) -> FloatArray | None:
     """The chance that two different repeats of an item disagree, [items]; unbiased."""
     counts = (~np.isnan(scores)).sum(axis=0)

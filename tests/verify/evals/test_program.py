@@ -10,33 +10,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from verify.command import run
-from verify.evals import command
 from verify.store import Store
 
 ROOT = Path(__file__).resolve().parents[3]
 ROWS = [{"question": f"What is {i} + {i}?", "answer": f"#### {2 * i}"} for i in range(120)]
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """A working folder of its own."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def evals(here, monkeypatch, capsys):  # noqa: ARG001 - it runs in that folder
-    """Run the program in this process: exit code, standard output, standard error."""
-
-    def invoke(*words):
-        monkeypatch.setattr(sys, "argv", ["verify.evals", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            run(command, "verify.evals")
-        out, err = capsys.readouterr()
-        return ended.value.code, out, err
-
-    return invoke
 
 
 @pytest.fixture

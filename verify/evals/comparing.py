@@ -1,0 +1,288 @@
+"""`compare`: two arms whose answers exist already, in our records or any log we read."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+import numpy as np
+
+from verify import logs, manifest
+from verify.command import UserError
+from verify.evals import show
+from verify.evals.margins import Margin, embedded, margin_of
+from verify.evals.output import console_for_people, write_json
+from verify.evals.plan import given_margins
+from verify.pairs import scores
+from verify.stats.suite import SuiteScores, judge
+from verify.verdict import Verdict, combine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from verify.logs import Log
+
+ARMS = ("base", "pr")
+_NOT_KNOWN = {
+    "truncated": "whether answers were truncated",
+    "completion_tokens": "how long answers are",
+    "prompt_sha256": "whether the prompts were the same",
+    "target_sha256": "whether the targets were the same",
+    "error": "whether requests failed",
+}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two arms, their suites ready to be judged, and what a reader should know besides."""
+
+    arms: tuple[Log, Log]
+    suites: tuple[SuiteScores, ...]
+    margins: dict[str, Margin]
+    notes: tuple[str, ...]
+
+
+@click.command()
+@click.argument("logs", nargs=-1, metavar="[BASE PR]")
+@click.option("--base", multiple=True, metavar="FILE", help="A log of base; several are repeats.")
+@click.option("--pr", multiple=True, metavar="FILE", help="A log of PR; several are repeats.")
+@click.option("--suite", help="Compare this suite only; also names records that name none.")
+@click.option("--filter", "filter_", help="Which of lm-evaluation-harness's answer filters.")
+@click.option("--metric", help="Which metric or scorer, where a log holds several.")
+@click.option(
+    "--margin",
+    multiple=True,
+    metavar="PT|SUITE=PT",
+    help="The loss to rule out, in percentage points; by default the one fixed before the run, or "
+    "the benchmark's (GSM8K 1, AIME 5, GPQA 3).",
+)
+@click.option(
+    "--allow-unequal", is_flag=True, help="Let numbers of repeats differ: item means are compared."
+)
+@click.option(
+    "--split",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="CSV",
+    help="Compare subsets: a file with the columns item and subset.",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the result here.",
+)
+@click.pass_context
+def compare(context: click.Context, /, json_file: Path | None, **words: Any) -> Verdict:
+    """Compare two arms on logs: kernelproof, lm-eval, inspect_ai, sgl-eval, evalscope, CSV, ...
+
+    A log is a file, the folder of a run, or FILE::ARM, one arm of a file that holds several.
+    Each of several files counts as a server start of its own; repeats within a file share one.
+
+    Exit codes: 0 pass, 1 fail, 2 wrong use, 3 inconclusive, 4 invalid.
+    """
+    found = _read(**words)
+    results = judge(found.suites)
+    document = {
+        "verdict": str(combine(result.verdict for result in results)),
+        "suites": msgspec.to_builtins(results),
+        "manifest": _manifest(found, context.command_path),
+    }
+    if json_file is not None:
+        write_json(json_file, document)
+    show.comparison(console_for_people(), document)
+    return Verdict(document["verdict"])
+
+
+def _read(
+    *,
+    logs: tuple[str, ...],
+    base: tuple[str, ...],
+    pr: tuple[str, ...],
+    suite: str | None,
+    filter_: str | None,
+    metric: str | None,
+    margin: tuple[str, ...],
+    allow_unequal: bool,
+    split: Path | None,
+) -> Compared:
+    """Both arms, paired.
+
+    Raises:
+        UserError: options that do not fit, logs that cannot be read or must not be compared.
+    """
+    everywhere, by_suite = given_margins(margin)
+    arms = _arms(_sources(logs, base, pr), suite, filter_, metric)
+    names = _common(arms)
+    for name in by_suite:
+        if name not in names:
+            raise UserError(f"--margin {name}: no such suite here; it holds {', '.join(names)}")
+    margins = {n: margin_of(n, by_suite.get(n, everywhere), arms) for n in names}
+    subsets = None if split is None else _subsets(split)
+    deterministic = embedded(arms)
+    suites: list[SuiteScores] = []
+    for name, judged_at in margins.items():
+        pairs = _pair(name, arms)
+        whole = replace(
+            scores(
+                name,
+                pairs,
+                margin=judged_at.points / 100,
+                floor=judged_at.floor,
+                allow_unequal=allow_unequal,
+            ),
+            deterministic=deterministic,
+        )
+        items = [item for item, usable in zip(pairs.items, pairs.usable, strict=True) if usable]
+        suites += [whole] if subsets is None else _split(whole, items, subsets, split)
+    return Compared(arms, tuple(suites), margins, tuple(_notes(arms, margins)))
+
+
+def _sources(
+    both: tuple[str, ...], base: tuple[str, ...], pr: tuple[str, ...]
+) -> tuple[Sequence[str], Sequence[str]]:
+    if len(both) == 2 and not (base or pr):
+        return both[:1], both[1:]
+    if both or not (base and pr):
+        raise UserError(
+            "name two logs, base first, or --base FILE and --pr FILE as often as each has repeats"
+        )
+    return base, pr
+
+
+def _arms(
+    sources: tuple[Sequence[str], Sequence[str]],
+    suite: str | None,
+    filter_: str | None,
+    metric: str | None,
+) -> tuple[Log, Log]:
+    """Both arms' logs, if they may be compared."""
+    same = sorted(set(sources[0]) & set(sources[1]))
+    if same:
+        raise UserError(f"{same[0]} is in both arms; name the logs of two arms")
+    choice = logs.Choice(filter_, metric)
+    base, pr = (logs.read_arm(files, suite=suite, choice=choice) for files in sources)
+    differing = logs.differences(base, pr)
+    if differing:
+        more = f" (and {len(differing) - 1} more settings)" if len(differing) > 1 else ""
+        raise UserError(
+            f"{base.paths[0]} and {pr.paths[0]} cannot be compared: they differ in "
+            f"{differing[0]}{more}; ask both arms the same",
+            Verdict.INVALID.exit_code,
+        )
+    return base, pr
+
+
+def _common(arms: tuple[Log, Log]) -> list[str]:
+    """The suites, which both arms must have; of one suite an arm, the name may differ."""
+    base, pr = arms
+    if len(base.suites) == len(pr.suites) == 1:
+        return list(base.suites)
+    alone = [
+        f"suite {name} is in {arm} only"
+        for arm, ours, theirs in (("base", base, pr), ("PR", pr, base))
+        for name in ours.suites
+        if name not in theirs.suites
+    ]
+    if alone:
+        raise UserError(
+            f"{alone[0]}; compare one that both have, with --suite", Verdict.INVALID.exit_code
+        )
+    return list(base.suites)
+
+
+def _pair(suite: str, arms: tuple[Log, Log]) -> logs.Pairs:
+    base, pr = arms[0].suites[suite], arms[1].suites
+    return logs.pair(base, pr[suite] if suite in pr else next(iter(pr.values())), ARMS)
+
+
+def _subsets(path: Path) -> dict[str, str]:
+    """Each item's subset."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file)
+            if not {"item", "subset"} <= set(rows.fieldnames or ()):
+                raise UserError(f"{path}: has no columns item and subset; name them in line 1")
+            found: dict[str, str] = {}
+            for row in rows:
+                item, subset = row["item"], row["subset"]
+                if not item or not subset:
+                    raise UserError(f"{path}, line {rows.line_num}: item or subset is empty")
+                if found.setdefault(item, subset) != subset:
+                    raise UserError(f"{path}, line {rows.line_num}: item {item!r} stands twice")
+            return found
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: is no CSV file ({error})") from None
+
+
+def _split(
+    whole: SuiteScores, items: Sequence[str], subsets: dict[str, str], path: Path | None
+) -> list[SuiteScores]:
+    """One suite a subset, in the order of their names."""
+    lacking = next((item for item in items if item not in subsets), None)
+    if lacking is not None:
+        raise UserError(f"{path}: item {lacking!r} of suite {whole.suite} is in no subset")
+    names = np.array([subsets[item] for item in items])
+    return [
+        replace(
+            whole,
+            suite=f"{whole.suite}/{subset}",
+            base=whole.base[rows],
+            pr=whole.pr[rows],
+            truncated=_rows(whole.truncated, rows),
+            tokens=_rows(whole.tokens, rows),
+        )
+        for subset in sorted(set(names.tolist()))
+        for rows in [np.flatnonzero(names == subset)]
+    ]
+
+
+def _rows(arrays: tuple[Any, Any] | None, rows: Any) -> tuple[Any, Any] | None:
+    return None if arrays is None else (arrays[0][rows], arrays[1][rows])
+
+
+def _notes(arms: tuple[Log, Log], margins: dict[str, Margin]) -> list[str]:
+    """What the logs say of themselves, what they cannot tell, what was changed afterwards."""
+    base, pr = arms
+    found = [f"{name}: {n}" for name, log in zip(ARMS, arms, strict=True) for n in log.notes]
+    if base.suites.keys() != pr.suites.keys():
+        found.append(f"base calls the suite {next(iter(base.suites))}, PR {next(iter(pr.suites))}")
+    for field, words in _NOT_KNOWN.items():
+        blind = [name for name, log in zip(ARMS, arms, strict=True) if field in log.unknown]
+        if blind:
+            found.append(f"not known {words} ({' and '.join(blind)})")
+    found += [
+        f"{suite}: the margin was changed after the answers existed, from {m.before:g} to "
+        f"{m.points:g} points"
+        for suite, m in margins.items()
+        if m.before is not None
+    ]
+    return found
+
+
+def _manifest(found: Compared, program: str) -> dict[str, Any]:
+    return {
+        "command": manifest.command_line(program),
+        "started": manifest.now(),
+        **manifest.environment(),
+        "arms": {
+            name: {
+                "kind": "log",
+                "files": [str(path) for path in log.paths],
+                "format": log.format,
+                "settings": log.settings,
+                "unknown": sorted(log.unknown),
+            }
+            for name, log in zip(ARMS, found.arms, strict=True)
+        },
+        "suites": {
+            name: {"margin_pt": m.points, "margin_from": m.source, "floor": m.floor}
+            for name, m in found.margins.items()
+        },
+        "notes": list(found.notes),
+    }

@@ -1,0 +1,96 @@
+"""The margin and floor of a suite whose answers exist already, and where they come from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evals.suite import SuiteError, load
+from verify.command import UserError
+from verify.store import FILE_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from verify.logs import Log
+
+# Percentage points, and the share of right answers that shows nothing, by a suite's first word.
+_FAMILIES = {"gsm8k": (1.0, 0.05), "aime": (5.0, 0.05), "gpqa": (3.0, 0.25)}
+_FLOOR = 0.05
+
+
+@dataclass(frozen=True)
+class Margin:
+    """What a suite is judged at.
+
+    Attributes:
+        points: the margin in percentage points.
+        source: where it comes from.
+        floor: a share.
+        before: the margin in points that was fixed before the run, if another.
+    """
+
+    points: float
+    source: str
+    floor: float
+    before: float | None = None
+
+
+def margin_of(suite: str, given: float | None, logs: Sequence[Log]) -> Margin:
+    """The given margin, else the one in the run's own manifest, else the benchmark's default.
+
+    Raises:
+        UserError: none of them.
+    """
+    fixed = _in_manifest(suite, logs)
+    known = fixed or _default(suite)
+    floor = known.floor if known is not None else _FLOOR
+    if given is None:
+        if known is None:
+            raise UserError(
+                f"suite {suite!r} has no default margin; add --margin POINTS, the loss to rule out"
+            )
+        return known
+    before = fixed.points if fixed is not None and fixed.points != given else None
+    return Margin(given, "--margin, after the answers existed", floor, before)
+
+
+def embedded(logs: Sequence[Log]) -> bool:
+    """Whether every log is of the embedded model, whose answers no server start can shift."""
+    kinds = {arm.get("kind") for manifest in _manifests(logs) for arm in manifest["arms"].values()}
+    ours = all(path.name == FILE_NAME for log in logs for path in log.paths)
+    return ours and kinds == {"embedded"}
+
+
+def _default(suite: str) -> Margin | None:
+    try:
+        spec = load(suite).spec
+    except SuiteError:
+        found = next((f for name, f in _FAMILIES.items() if suite.lower().startswith(name)), None)
+        return None if found is None else Margin(found[0], "the benchmark's default", found[1])
+    return Margin(spec.margin_pt, "the suite", spec.floor)
+
+
+def _in_manifest(suite: str, logs: Sequence[Log]) -> Margin | None:
+    for manifest in _manifests(logs):
+        if suite in manifest["suites"]:
+            held = manifest["suites"][suite]
+            return Margin(held["margin_pt"], "the run's manifest", held["floor"])
+    return None
+
+
+def _manifests(logs: Sequence[Log]) -> list[Mapping[str, Any]]:
+    """Of our own runs among the logs, as far as they can be read."""
+    found = []
+    for path in {path for log in logs for path in log.paths if path.name == FILE_NAME}:
+        try:
+            manifest = json.loads(path.with_name("manifest.json").read_text(encoding="utf-8"))
+            for suite in manifest["suites"].values():
+                float(suite["margin_pt"]), float(suite["floor"])
+            for arm in manifest["arms"].values():
+                arm["kind"]
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            continue  # the records stand without it
+        found.append(manifest)
+    return found
