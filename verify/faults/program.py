@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
@@ -70,7 +71,8 @@ def command(  # noqa: PLR0917 - click hands over each option by name
     answers = score_all(tasks, workers)
     hidden = not shown.is_terminal
     scores = list(track(answers, "judging", len(tasks), console=shown, disable=hidden))
-    scores.sort(key=lambda score: tasks.index(score.task))
+    place = {task: number for number, task in enumerate(tasks)}
+    scores.sort(key=lambda score: place[score.task])
     faults = [score for score in scores if score.task.kind == "fault"]
     right = [score for score in scores if score.task.kind != "fault"]
     if what == "matrix":
@@ -86,17 +88,16 @@ def command(  # noqa: PLR0917 - click hands over each option by name
 def planned(
     words: Sequence[str], grid: str, budget: Budget, seeds: Sequence[int], *, exhaustive: bool
 ) -> Iterator[Task]:
-    """What to judge: kernels that are right with many inputs, faults with one seed.
-
-    Interpreted kernels take longest and come first, so that no worker ends alone with one.
-    """
+    """What to judge: kernels that are right with many inputs, faults with one seed."""
     whole = KernelSpec(claims=KEPT_CLAIMS)
     small = reduced(whole)
     # The source's cases have one shape and one seed.
     fixed = grid == "source18"
-    for name in sorted(chosen("honest", words), key=lambda name: not VARIANTS[name].slow):
-        slow = VARIANTS[name].slow
-        for seed in seeds[:1] if fixed else seeds:
+    names = sorted(chosen("honest", words), key=lambda name: not VARIANTS[name].slow)
+    for seed in seeds[:1] if fixed else seeds:
+        # Seed by seed: inputs are then made once.
+        for name in names:
+            slow = VARIANTS[name].slow
             # At the full shape once, unless that takes minutes.
             spec = whole if seed == seeds[0] and not slow else small
             if not (fixed and slow):
@@ -132,18 +133,22 @@ def report(console: Console, faults: Sequence[Score], right: Sequence[Score]) ->
     for score in faults:
         if not score.noticed:
             why = score.message or f"{score.cases} cases show nothing"
-            line = f"[red]missed[/] {described(score)} ({expected(score)}): {why}"
-            console.print(line, soft_wrap=True)
+            say(console, "missed", f"{described(score)} ({expected(score)}): {why}")
     alarms = [score for score in right if not score.quiet]
     for score in alarms:
-        line = f"[red]false alarm[/] {score.task.name}: {score.message} (seed {score.task.seed}, "
-        console.print(line + f"{score.case})", soft_wrap=True)
+        where = f"seed {score.task.seed}, {score.case}"
+        say(console, "false alarm", f"{score.task.name}: {score.message} ({where})")
     caught, kernels = sum(score.noticed for score in faults), {score.task.name for score in right}
     cases = sum(score.cases for score in right)
     console.print(
         f"{caught} of {len(faults)} faults noticed; {len(alarms)} false alarms "
         f"over {len(kernels)} kernels that are right, {cases} cases"
     )
+
+
+def say(console: Console, what: str, line: str) -> None:
+    """One red word, then a line that may hold brackets of its own."""
+    console.print(f"[red]{what}[/] {escape(line)}", soft_wrap=True, highlight=False)
 
 
 def described(score: Score) -> str:
