@@ -1,9 +1,9 @@
-"""How fast two large files of records are read and paired: processor time and memory.
+"""How fast two large files of records are read, paired and compared: processor time, memory.
 
     python benchmarks/read_records.py [LINES]
 
-Writes two files of LINES (10^6) records each, in different orders, to a temporary folder, reads
-them and pairs them with `verify.logs`.
+Writes two files of LINES (10^6) records each, in different orders, to a temporary folder, and
+takes them the way that `python -m verify.evals compare` does.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 
 from verify import logs
+from verify.pairs import scores
+from verify.stats.suite import judge
 
 
 def write(path: Path, lines: int, seed: int) -> None:
@@ -36,7 +38,7 @@ def write(path: Path, lines: int, seed: int) -> None:
 
 
 def main(lines: int) -> None:
-    """Write, read, match, and print what each took."""
+    """Write, read, match, judge, and print what each took."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / "base.jsonl", Path(folder) / "pr.jsonl"]
         for seed, path in enumerate(paths):
@@ -46,12 +48,14 @@ def main(lines: int) -> None:
         base, pr = (logs.read(path).suites["gsm8k"] for path in paths)
         read = time.process_time()
         pairs = logs.pair(base, pr)
+        paired = time.process_time()
+        (found,) = judge([scores("gsm8k", pairs, margin=0.01, floor=0.05)])
         done = time.process_time()
-        lost = int((pairs.base.score > pairs.pr.score).sum())
-        gained = int((pairs.base.score < pairs.pr.score).sum())
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{lines} lines twice, {megabytes:.0f} MB: read {read - start:.2f} s, ", end="")
-    print(f"paired {done - read:.2f} s ({lost} lost, {gained} gained), {memory:.0f} MB at most")
+    print(f"paired {paired - read:.2f} s, judged {done - paired:.2f} s, ", end="")
+    print(f"together {done - start:.2f} s, {memory:.0f} MB at most: {found.verdict}, ", end="")
+    print(f"{found.lost} lost, {found.gained} gained")
 
 
 if __name__ == "__main__":

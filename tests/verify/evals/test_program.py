@@ -139,6 +139,100 @@ def test_a_worse_arm_fails(evals, suite, servers):
     assert "PR is worse than base" in out
 
 
+def kept(folder):
+    with Store.open(folder / "records.sqlite") as store:
+        return list(store.records())
+
+
+def test_a_broken_arm_stops_the_run_early(evals, suite, servers, here):
+    words = ["--suite", suite, *servers(wrong=set(range(120)))]
+    code, out, _ = evals(*words, "--out", "run")
+    assert code == 1
+    assert "PR is worse than base by more than 5 points: e-value" in out
+    assert "where the run stopped" in out
+    (sums,) = result(here / "run")["suites"]
+    looks = sums["sequential"]
+    assert looks["stopped"]
+    assert looks["harm"] >= 20
+    assert sums["interval_method"].startswith("betting")
+    assert sums["interval_pt"] == looks["confidence_sequence_pt"]
+    assert sums["noninferiority"]["p"] is sums["mcnemar"] is sums["detectable_pt"] is None
+    # a kernel that breaks the model stops after some 15 questions and what was in flight
+    assert sum(record.arm == "pr" for record in kept(here / "run")) < 30
+    code, out, _ = evals(*words, "--no-early-stop", "--out", "all")
+    assert code == 1
+    assert len(kept(here / "all")) == 236
+    (sums,) = result(here / "all")["suites"]
+    assert not sums["sequential"]["stopped"]
+    assert sums["noninferiority"]["p"] > 0.9
+
+
+def test_a_loss_within_the_margin_never_stops_a_run(evals, suite, servers, here):
+    wrong = set(range(2, 120, 40))  # 3 of 118
+    evals("--suite", suite, *servers(wrong=wrong), "--margin", "5", "--out", "run")
+    assert len(kept(here / "run")) == 236
+
+
+def test_repeats_are_asked_in_orders_of_their_own(evals, suite, fake_server, here):
+    asked = []
+
+    def behave(body, _):
+        asked.append(number_of(body["prompt"]))
+        return solver(fake_server.completion)(body, 0)
+
+    one, other = fake_server(behave), fake_server(solver(fake_server.completion))
+    arms = ["--arm", f"base={one.url}", "--arm", f"pr={other.url}"]
+    words = ["--suite", suite, *arms, "--concurrency", 1, "--repeats", 2]
+    code, out, _ = evals(*words, "--out", "run")
+    assert code == 0
+    assert "one server start an arm, so shifts of starts not controlled" in out
+    found = result(here / "run")
+    (sums,) = found["suites"]
+    assert sums["repeats"] == {"base": 2, "pr": 2}
+    assert sums["interval_method"] == "Gaffke bound on item means"
+    assert sums["starts"] == {"base": 1, "pr": 1, "controlled": False}
+    assert sums["noise"]["flips_between"] == 0
+    described = found["manifest"]["suites"]["sums"]
+    assert len(described["orders"]) == 2
+    assert described["orders"][0] != described["orders"][1]
+    assert sorted(described["orders"][0]) == list(range(118))
+    assert found["manifest"]["rules"] == {
+        "repeats": 2, "early_stop": True, "certify": False, "seed": 0
+    }  # fmt: skip
+    assert described["detectable_pt"]["if no answer flips"] == pytest.approx(3.08, abs=0.01)
+    by_item = {item: n for n, item in enumerate(described["items"])}
+    numbers = {
+        by_item[r.item]: None for r in kept(here / "run") if r.arm == "base" and not r.repeat
+    }
+    assert list(numbers) == described["orders"][0]
+    first, second = asked[:118], asked[118:]
+    assert first != second
+    assert sorted(first) == sorted(second)
+
+
+def test_the_seed_gives_the_order(evals, suite, servers, here):
+    orders = []
+    for number, seed in enumerate((0, 0, 7)):
+        evals("--suite", suite, *servers(), "--seed", seed, "--out", f"run{number}")
+        orders.append(result(here / f"run{number}")["manifest"]["suites"]["sums"]["orders"])
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2]
+
+
+def test_a_certificate_may_end_a_run_as_a_pass(evals, suite, servers, here):
+    words = ["--suite", suite, *servers(wrong={5}), "--certificate"]
+    code, out, _ = evals(*words, "--margin", "12", "--out", "run")
+    assert code == 0
+    assert "ruled out by the certificate" in out
+    (sums,) = result(here / "run")["suites"]
+    assert sums["sequential"]["certificate"] >= 40
+    assert sums["sequential"]["stopped"]
+    assert len(kept(here / "run")) < 236
+    code, out, _ = evals(*words, "--margin", "2", "--out", "other")
+    assert code == 3
+    assert "the certificate reached e-value" in out
+
+
 def test_a_smaller_margin_is_inconclusive(evals, suite, servers):
     for margin in ("1", "sums=1"):
         code, out, _ = evals(
@@ -276,6 +370,9 @@ URL, OTHER = "http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"
         (["--limit", "x"], "--limit"),
         (["--limit", "3", "--full"], "give one of them"),
         (["--concurrency", "0"], "--concurrency"),
+        (["--repeats", "0"], "--repeats"),
+        (["--seed", "x"], "--seed"),
+        (["--certificate", "--repeats", "2"], "judges one answer a question"),
         (["--model", "x"], "both arms are embedded"),
         (["--out", "/proc/nowhere"], "cannot be made"),
         (["--arm", "pr=nowhere:f"], "nowhere:f"),
