@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from verify.cases import Budget
 
-KEPT_CLAIMS = frozenset({"batch-invariant", "rejects"}) & CLAIMS.keys()
+KEPT_CLAIMS = frozenset(CLAIMS.keys() & {"batch-invariant", "rejects"})
 """What the model holds and a fault may break."""
 
 
