@@ -162,13 +162,28 @@ def _parts(run: Run) -> Iterator[Gap]:
 
 
 def _noise(run: Run) -> Iterator[Gap]:
-    """How much the arms would differ without any change between them."""
-    if run.result.suites and "aa" not in run.document:
-        repeats = [s.repeats for s in run.result.suites if s.repeats]
+    """How much the arms, or starts of one arm, would differ without any change between them."""
+    suites = run.result.suites
+    if suites and not any(s.noise and s.noise.flips_base is not None for s in suites):
+        repeats = [s.repeats for s in suites if s.repeats]
         once = all(max(r.base or 1, r.pr or 1) == 1 for r in repeats)
         yield Gap(
             "How far the base arm differs from itself when it is run twice (A/A): the noise was "
             f"not measured.{' Each question was asked once.' if once else ''}",
+            "--repeats 2, or python -m verify.evals aa on several runs of it.",
+        )
+    if any(s.starts and not s.starts.controlled for s in suites):
+        yield Gap(
+            "How far one start of a server differs from another: shifts of whole starts are not "
+            "controlled.",
+            "runs on several fresh starts of each arm, joined by python -m verify.evals compare.",
+        )
+    stopped = [s.suite for s in suites if s.sequential and s.sequential.stopped]
+    if stopped:
+        yield Gap(
+            f"The questions not asked: {words.listed(stopped)} stopped early, when the evidence "
+            "sufficed.",
+            "--no-early-stop.",
         )
 
 

@@ -133,9 +133,9 @@ def _blind(suite: Suite, floor: float | None) -> tuple[str, str, str] | None:
     """As `_figure`, for a suite on which the base arm has nothing to lose; else None."""
     if suite.verdict is not Verdict.INCONCLUSIVE or floor is None:
         return None
-    if suite.both is None or suite.lost is None or suite.accuracy is None:
+    if suite.accuracy is None or suite.accuracy.base is None:
         return None
-    right = suite.both + suite.lost
+    right = round(suite.accuracy.base * suite.items)
     if clopper_pearson(right, suite.items, suite.confidence)[0] > floor:
         return None
     share = words.share(right / suite.items)

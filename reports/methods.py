@@ -42,10 +42,34 @@ MCNEMAR = Method(
     "Q. McNemar, Psychometrika 12 (1947) 153\u2013157; M. W. Fagerland, S. Lydersen and P. Laake, "
     "BMC Medical Research Methodology 13 (2013) 91",
 )
+EXACT = Method(
+    "Exact unconditional test",
+    "The difference of two paired proportions where questions are few",
+    "H.-M. Hsueh, J.-P. Liu and J. J. Chen, Biometrics 57 (2001) 478\u2013483; R. L. Berger and "
+    "D. D. Boos, Journal of the American Statistical Association 89 (1994) 1012\u20131016",
+)
 CLUSTERED = Method(
-    "Clustering by question",
-    "The interval where questions were asked several times",
-    "E. Miller, Adding Error Bars to Evals, arXiv:2411.00640 (2024)",
+    "Gaffke\u2019s bound on item means",
+    "The difference where questions were asked several times, clustered by question",
+    "N. Gaffke, Mathematical Methods of Statistics 14 (2005) 451\u2013467; E. Learned-Miller and "
+    "P. S. Thomas, arXiv:1905.06208 (2019)",
+)
+STARTS = Method(
+    "Welch\u2019s t on server starts",
+    "What shifts of whole starts add to the interval",
+    "B. L. Welch, Biometrika 34 (1947) 28\u201335; G. Y. Zou and A. Donner, Statistics in Medicine "
+    "27 (2008) 1693\u20131702",
+)
+BETTING = Method(
+    "E-values by betting, and their confidence sequence",
+    "Evidence that stays valid whenever a run is looked at or stopped",
+    "I. Waudby-Smith and A. Ramdas, Journal of the Royal Statistical Society B 86 (2024) "
+    "1\u201327; A. Ramdas et al., Statistical Science 38 (2023) 576\u2013601",
+)
+SHIFTS = Method(
+    "Variance of whole runs",
+    "Whether runs of one arm vary more than independent answers do",
+    "W. G. Cochran, Biometrika 37 (1950) 256\u2013266",
 )
 EQUIVALENCE = Method(
     "Two one-sided tests",
@@ -69,12 +93,16 @@ def methods(kernel: Kernel | None, suites: tuple[Suite, ...]) -> Iterator[Method
     """The methods that this run's figures rest on."""
     if kernel is not None:
         yield from (BOUND, MX)
-    repeated = [s for s in suites if s.repeats and max(s.repeats.base or 1, s.repeats.pr or 1) > 1]
+    by_name = " ".join(s.interval_method or "" for s in suites)
     uses = {
-        TANGO: any(s.interval_pt for s in suites if s not in repeated),
+        TANGO: "Tango score" in by_name,
+        EXACT: "exact unconditional" in by_name,
         MCNEMAR: any(s.mcnemar for s in suites),
-        CLUSTERED: bool(repeated),
-        EQUIVALENCE: any(s.equivalence for s in suites),
+        CLUSTERED: "Gaffke" in by_name,
+        STARTS: "Welch" in by_name,
+        BETTING: any(s.sequential for s in suites),
+        SHIFTS: any(s.noise and (s.noise.shift_base or s.noise.shift_pr) for s in suites),
+        EQUIVALENCE: any(s.equivalence and s.equivalence.p is not None for s in suites),
         BOUNDS: any(s.truncation_bounds_pt for s in suites),
         HOLM: len(suites) > 1,
     }

@@ -51,6 +51,59 @@ class Equivalence(msgspec.Struct, frozen=True):
     p: float | None = None
 
 
+class RepeatFlips(msgspec.Struct, frozen=True):
+    """One repeat: lost and gained; of those lost in the first, recovered; newly lost."""
+
+    repeat: int
+    lost: int
+    gained: int
+    recovered: int
+    newly_lost: int
+
+
+class StartShift(msgspec.Struct, frozen=True):
+    """How far server starts, or repeats of one start, shift whole runs of an arm."""
+
+    p: float
+    shift_pt: float
+
+
+class Noise(msgspec.Struct, frozen=True):
+    """Flips of each arm against itself beside flips between the arms, as shares."""
+
+    flips_base: float | None
+    flips_pr: float | None
+    flips_between: float
+    repeats: tuple[RepeatFlips, ...]
+    shift_base: StartShift | None
+    shift_pr: StartShift | None
+
+
+class Starts(msgspec.Struct, frozen=True):
+    """Server starts told apart in each arm, and whether the interval allows for their shifts."""
+
+    base: int
+    pr: int
+    controlled: bool
+
+
+class Sequential(msgspec.Struct, frozen=True):
+    """Evidence valid at any look: e-values over the questions in the order asked."""
+
+    questions: int
+    harm: float
+    certificate: float | None
+    stopped: bool
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A change between the arms and its p-value: of the cap rate, or of answer length."""
+
+    p: float | None
+    difference_pt: float = 0.0
+    ratio: float = 1.0
+
+
 class Suite(msgspec.Struct, frozen=True):
     """One suite's comparison; differences are PR - base, in percentage points.
 
@@ -78,6 +131,11 @@ class Suite(msgspec.Struct, frozen=True):
     truncated: Arms[int | None] | None = None
     truncation_bounds_pt: tuple[float, float] | None = None
     detectable_pt: float | None = None
+    starts: Starts | None = None
+    noise: Noise | None = None
+    sequential: Sequential | None = None
+    cap_rate: Change | None = None
+    length: Change | None = None
 
 
 class FirstBad(msgspec.Struct, frozen=True):

@@ -187,6 +187,80 @@ def _repeats(suite: Suite) -> Cell | None:
     return _both(suite.repeats, "{:,}".format)
 
 
+def _flips(suite: Suite) -> Cell | None:
+    """Of an arm against itself beside flips between the arms."""
+    noise = suite.noise
+    if noise is None:
+        return None
+    rates = [
+        words.NOT_KNOWN if rate is None else f"{100 * rate:.2f}\u00a0%"
+        for rate in (noise.flips_base, noise.flips_pr, noise.flips_between)
+    ]
+    return Cell(f"{rates[0]}, {rates[1]}; {rates[2]}")
+
+
+def _by_repeat(suite: Suite) -> Cell | None:
+    if suite.noise is None or not suite.noise.repeats:
+        return None
+    first, *later = suite.noise.repeats
+    cells = [f"{first.lost:,} lost, {first.gained:,} gained"]
+    cells += [
+        f"{r.lost:,} lost ({r.recovered:,} recovered, {r.newly_lost:,} new), {r.gained:,} gained"
+        for r in later
+    ]
+    return Cell("; ".join(cells))
+
+
+def _starts(suite: Suite) -> Cell | None:
+    if suite.starts is None:
+        return None
+    controlled = "in the interval" if suite.starts.controlled else "not controlled"
+    return Cell(f"{suite.starts.base:,}, {suite.starts.pr:,}", controlled)
+
+
+def _shifts(suite: Suite) -> Cell | None:
+    if suite.noise is None:
+        return None
+    shifts = (suite.noise.shift_base, suite.noise.shift_pr)
+    if shifts == (None, None):
+        return None
+    return Cell(
+        "; ".join(
+            "none"
+            if shift is None
+            else f"{words.size(shift.shift_pt)} pt ({words.p_value(shift.p)})"
+            for shift in shifts
+        )
+    )
+
+
+def _harm(suite: Suite) -> Cell | None:
+    looks = suite.sequential
+    if looks is None:
+        return None
+    ended = ", then stopped" if looks.stopped else ""
+    return Cell(f"{looks.harm:.3g}", f"over {words.count(looks.questions, 'question')}{ended}")
+
+
+def _certificate(suite: Suite) -> Cell | None:
+    looks = suite.sequential
+    return None if looks is None or looks.certificate is None else Cell(f"{looks.certificate:.3g}")
+
+
+def _cap_rate(suite: Suite) -> Cell | None:
+    change = suite.cap_rate
+    if change is None or change.p is None:
+        return None
+    return Cell(f"{words.change(change.difference_pt)} pt", words.p_value(change.p))
+
+
+def _length(suite: Suite) -> Cell | None:
+    if suite.length is None:
+        return None
+    p = suite.length.p
+    return Cell(f"\u00d7\u00a0{suite.length.ratio:.3f}", words.p_value(p) if p else "")
+
+
 _FIGURES: tuple[tuple[str, str, Callable[[Suite], Cell | None]], ...] = (
     ("Questions", "Answered by both arms.", _questions),
     ("Accuracy", "Share of right answers: base, PR.", _accuracy),
@@ -234,5 +308,46 @@ _FIGURES: tuple[tuple[str, str, Callable[[Suite], Cell | None]], ...] = (
         "The difference with every truncated answer counted against PR, and for it.",
         _bounds,
     ),
+    (
+        "Truncation rate",
+        "Change of the share of answers cut off; p by swapping the arms of each question.",
+        _cap_rate,
+    ),
+    ("Answer length", "PR\u2019s tokens an answer by base\u2019s, geometric mean.", _length),
+    (
+        "E-value for harm",
+        (
+            "Evidence that PR loses more than the margin, valid whenever one looks: 20 or more "
+            "comes up in one run of twenty at most if it does not."
+        ),
+        _harm,
+    ),
+    (
+        "Certificate",
+        "E-value that PR loses less than the margin, the run\u2019s one route to a pass at 40.",
+        _certificate,
+    ),
     ("Repeats", "How often each question was asked: base, PR.", _repeats),
+    (
+        "Flips",
+        (
+            "Questions on which two answers disagree: base with itself, PR with itself; base with "
+            "PR. Where the last is no larger, the change adds nothing to the noise."
+        ),
+        _flips,
+    ),
+    ("Flips by repeat", "Lost and gained in each repeat of the run.", _by_repeat),
+    (
+        "Server starts",
+        "Starts told apart: base, PR. Shifts of whole starts are in the interval, or they are not.",
+        _starts,
+    ),
+    (
+        "Shift of runs",
+        (
+            "What a start, or a repeat, adds to a whole run: base; PR, as a standard deviation. "
+            "A small p shows that it is no chance."
+        ),
+        _shifts,
+    ),
 )

@@ -171,7 +171,7 @@ def _details(suite: Mapping[str, Any]) -> Iterator[str]:
                 if each["repeat"]
                 else ""
             )
-            yield f"repeat {each['repeat']}: {each['lost']} lost, {each['gained']} gained{more}"
+            yield f"repeat {each['repeat'] + 1}: {each['lost']} lost, {each['gained']} gained{more}"
     if suite["truncated"] and (suite["truncated"]["base"] or suite["truncated"]["pr"]):
         low, high = suite["truncation_bounds_pt"]
         cut = suite["truncated"]
