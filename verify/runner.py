@@ -35,12 +35,15 @@ class Rules:
         early_stop: whether a suite may end before all is asked, once its evidence suffices.
         certify: whether the e-process is the only route to a pass.
         seed: of the orders in which questions are asked.
+        extend_capped: a larger token limit, with which both arms are asked again what either
+            left unfinished; None: as it is.
     """
 
     repeats: int = 1
     early_stop: bool = True
     certify: bool = False
     seed: int = 0
+    extend_capped: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,10 +77,11 @@ async def run(
     rules: Rules,
     begin: Callable[[], Store],
     heard: Callable[[Record], None],
-) -> None:
+) -> dict[str, list[str]]:
     """Ask both arms everything; `heard` is told of each record after it is kept.
 
     `begin` opens the store once both arms are ready, so that a mistake leaves nothing behind.
+    Returns the items of each suite that were asked again with a larger limit.
 
     Raises:
         UserError: an arm could not be started; nothing has been asked.
@@ -103,6 +107,16 @@ async def run(
                 StoredItem(task.name, item.id, item.prompt, item.target) for item in task.items
             )
         await _together([_ask(arm, tasks, looks, store, heard) for arm in arms])
+        if rules.extend_capped is None:
+            return {}
+        enough = {task.name for task, look in zip(tasks, looks, strict=False) if look.suffices}
+        capped = {task.name: _capped(task, store) for task in tasks if task.name not in enough}
+        again = [(task, capped[task.name]) for task in tasks if capped.get(task.name)]
+        await _together([_extend(arm, again, rules.extend_capped, store) for arm in arms])
+        return {
+            task.name: list(dict.fromkeys(task.items[index].id for index, _ in places))
+            for task, places in again
+        }
     finally:
         for arm in arms:
             await arm.close()
@@ -141,6 +155,34 @@ async def _ask(
                         look.heard(record)
                         if look.suffices:
                             break
+
+
+def _capped(task: Task, store: Store) -> list[tuple[int, int]]:
+    """Index and repeat of every question that either arm left unfinished, in the order asked."""
+    cut = {(r.item, r.repeat) for r in store.records(task.name) if r.truncated}
+    return [
+        (index, repeat)
+        for repeat, order in enumerate(task.orders)
+        for index in order
+        if (task.items[index].id, repeat) in cut
+    ]
+
+
+async def _extend(
+    arm: Arm, again: Sequence[tuple[Task, list[tuple[int, int]]]], limit: int, store: Store
+) -> None:
+    """Ask again with a larger limit; where that fails, the unfinished answer stays."""
+    for task, places in again:
+        spec = task.suite.spec
+        longer = msgspec.structs.replace(
+            spec, sampling=msgspec.structs.replace(spec.sampling, max_tokens=limit)
+        )
+        prompts = [task.items[index].prompt for index, _ in places]
+        async with aclosing(arm.answers(longer, prompts)) as answers:
+            async for place, answer in answers:
+                index, repeat = places[place]
+                if not isinstance(answer, Failure):
+                    store.replace(_record(arm.name, task, task.items[index], repeat, answer))
 
 
 def _record(arm: str, task: Task, item: Item, repeat: int, answer: Completion | Failure) -> Record:

@@ -87,6 +87,10 @@ class Store:
         """
         self._connection.execute(_INSERT_RECORD, msgspec.structs.astuple(record))
 
+    def replace(self, record: Record) -> None:
+        """Keep one answer in the place of that arm's earlier one to that item and repeat."""
+        self._connection.execute(_REPLACE_RECORD, msgspec.structs.astuple(record))
+
     def add_item(self, suite: str, item: str, prompt: str, target: str) -> None:
         """Keep one question."""
         self.add_items([StoredItem(suite, item, prompt, target)])
@@ -139,6 +143,7 @@ _INSERT_RECORD = (
     f"INSERT INTO record ({_RECORD_COLUMNS}) "  # noqa: S608 - our own column names
     f"VALUES ({', '.join('?' * len(Record.__struct_fields__))})"
 )
+_REPLACE_RECORD = _INSERT_RECORD.replace("INSERT", "INSERT OR REPLACE", 1)
 _INSERT_ITEM = "INSERT INTO item (suite, item, prompt, target) VALUES (?, ?, ?, ?)"
 
 _MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = []

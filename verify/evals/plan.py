@@ -39,6 +39,7 @@ class Options:
     no_early_stop: bool
     certificate: bool
     seed: int
+    extend_capped: int | None
 
     @property
     def rules(self) -> Rules:
@@ -52,7 +53,9 @@ class Options:
                 "--certificate judges one answer a question, in the order asked; leave out "
                 "--repeats, or --certificate"
             )
-        return Rules(self.repeats, not self.no_early_stop, self.certificate, self.seed)
+        return Rules(
+            self.repeats, not self.no_early_stop, self.certificate, self.seed, self.extend_capped
+        )
 
 
 class ArmSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -239,6 +242,12 @@ def _tasks(wanted: tuple[str, ...], options: Options, config: Config) -> tuple[T
             margin, margin_from = _in_range(config.margins[own], CONFIG), CONFIG
         if everywhere is not None or own in margins:
             margin, margin_from = margins.pop(own, everywhere or 0.0), "--margin"
+        limit = suite.spec.sampling.max_tokens
+        if options.extend_capped is not None and options.extend_capped <= limit:
+            raise UserError(
+                f"--extend-capped {options.extend_capped} is no more than the {limit} tokens that "
+                f"suite {own} allows anyway"
+            )
         orders = tuple(
             _order(len(items), f"{options.seed}:{own}:{repeat}")
             for repeat in range(options.repeats)

@@ -78,6 +78,12 @@ if TYPE_CHECKING:
     help="Let a suite pass by evidence that is valid at any look, and by that alone; it may then "
     "end before everything is asked.",
 )
+@click.option(
+    "--extend-capped",
+    type=click.IntRange(min=1),
+    metavar="TOKENS",
+    help="Ask both arms again, with this token limit, whatever either of them left unfinished.",
+)
 @click.option("--seed", default=0, show_default=True, help="Of the orders of the questions.")
 @click.option("--model", help="The model to ask servers for; not needed where they offer one.")
 @click.option(
@@ -188,7 +194,7 @@ def _run(plan: Plan, folder: Path, program: str, console: Console, began: float)
             watch.heard(record)
 
         try:
-            asyncio.run(runner.run(arms, plan.tasks, plan.rules, begin, heard))
+            extended = asyncio.run(runner.run(arms, plan.tasks, plan.rules, begin, heard))
             suites = runner.conclude(arms, plan.tasks, plan.rules, opened[0])
         except KeyboardInterrupt:
             if opened:
@@ -199,7 +205,9 @@ def _run(plan: Plan, folder: Path, program: str, console: Console, began: float)
             for each in opened:
                 each.close()
             _leave_nothing_empty(folder)
-    described = describe(finished=manifest.now(), seconds=round(time.monotonic() - began, 1))
+    described = describe(
+        finished=manifest.now(), seconds=round(time.monotonic() - began, 1), extended=extended
+    )
     return _document(suites, described, folder)
 
 

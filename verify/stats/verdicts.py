@@ -99,7 +99,7 @@ def _despite_truncation(evidence: Evidence, p: float) -> Finding:
         )
     return Verdict.INCONCLUSIVE, (
         f"{ruled_out} as graded, but not with {cut} counted against PR ({p_value(worst)}); "
-        "a higher token limit for both arms would settle it"
+        "a higher token limit for both arms (--extend-capped TOKENS) would settle it"
     )
 
 

@@ -197,7 +197,7 @@ def test_repeats_are_asked_in_orders_of_their_own(evals, suite, fake_server, her
     assert described["orders"][0] != described["orders"][1]
     assert sorted(described["orders"][0]) == list(range(118))
     assert found["manifest"]["rules"] == {
-        "repeats": 2, "early_stop": True, "certify": False, "seed": 0
+        "repeats": 2, "early_stop": True, "certify": False, "seed": 0, "extend_capped": None
     }  # fmt: skip
     assert described["detectable_pt"]["if no answer flips"] == pytest.approx(3.08, abs=0.01)
     by_item = {item: n for n, item in enumerate(described["items"])}
@@ -231,6 +231,33 @@ def test_a_certificate_may_end_a_run_as_a_pass(evals, suite, servers, here):
     code, out, _ = evals(*words, "--margin", "2", "--out", "other")
     assert code == 3
     assert "the certificate reached e-value" in out
+
+
+def test_what_either_arm_left_unfinished_is_asked_again_of_both(evals, suite, fake_server, here):
+    limits = {"base": [], "pr": []}
+
+    def server(arm, cut):
+        def behave(body, _):
+            number, limit = number_of(body["prompt"]), body["max_tokens"]
+            limits[arm].append((number, limit))
+            unfinished = {number} if number in cut and limit == 9 else ()
+            return solver(fake_server.completion, cut=unfinished)(body, 0)
+
+        return f"{arm}={fake_server(behave).url}"
+
+    arms = ["--arm", server("base", {10, 11}), "--arm", server("pr", set(range(11, 30)))]
+    words = ["--suite", suite, *arms]
+    assert evals(*words, "--out", "short")[0] == 3
+    for seen in limits.values():
+        seen.clear()
+    assert evals(*words, "--extend-capped", 50, "--out", "run")[0] == 0
+    (sums,) = result(here / "run")["suites"]
+    assert sums["truncated"] == {"base": 0, "pr": 0}
+    for seen in limits.values():
+        assert len(seen) == 118 + 20
+        assert {number for number, limit in seen if limit == 50} == set(range(10, 30))
+    assert len(kept(here / "run")) == 236
+    assert len(result(here / "run")["manifest"]["extended"]["sums"]) == 20
 
 
 def test_a_smaller_margin_is_inconclusive(evals, suite, servers):
@@ -372,6 +399,7 @@ URL, OTHER = "http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"
         (["--concurrency", "0"], "--concurrency"),
         (["--repeats", "0"], "--repeats"),
         (["--seed", "x"], "--seed"),
+        (["--extend-capped", "64"], "no more than the 64 tokens"),
         (["--certificate", "--repeats", "2"], "judges one answer a question"),
         (["--model", "x"], "both arms are embedded"),
         (["--out", "/proc/nowhere"], "cannot be made"),
