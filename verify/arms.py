@@ -77,14 +77,18 @@ class EmbeddedArm:
         name: what the run calls the arm.
         kernel: `module:function`, or None for the chain alone.
         log: a file that takes what the kernel prints.
+        patience_s: seconds without a sign of life, a returning call of WO-A, until it has hung.
     """
 
     answered_by: Literal["embedded", "server"] = "embedded"
 
-    def __init__(self, name: str, kernel: str | None, log: Path) -> None:
+    def __init__(
+        self, name: str, kernel: str | None, log: Path, *, patience_s: float = 180.0
+    ) -> None:
         self.name = name
         self.kernel = kernel
         self._log = log
+        self._patience_s = patience_s
         self._process: asyncio.subprocess.Process | None = None
         self._ready: embedded.Ready | None = None
         self._done = embedded.Done([], {})
@@ -196,15 +200,27 @@ class EmbeddedArm:
         assert self._process.stdout is not None
         if self._broken is not None:
             return self._broken
-        if line := await self._process.stdout.readline():
-            message = _MESSAGES.decode(line)
-        else:
-            code = await self._process.wait()
-            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            message = embedded.Broken(f"the process of arm {self.name} ended by {how}")
+        message: embedded.Message = embedded.Alive()
+        while isinstance(message, embedded.Alive):
+            message = await self._next(self._process, self._process.stdout)
         if isinstance(message, embedded.Broken):
             self._broken = message
         return message
+
+    async def _next(
+        self, process: asyncio.subprocess.Process, stdout: asyncio.StreamReader
+    ) -> embedded.Message:
+        try:
+            line = await asyncio.wait_for(stdout.readline(), self._patience_s)
+        except TimeoutError:
+            return embedded.Broken(
+                f"arm {self.name} hung: no call of its kernel returned for {self._patience_s:g} s"
+            )
+        if line:
+            return _MESSAGES.decode(line)
+        code = await process.wait()
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return embedded.Broken(f"the process of arm {self.name} ended by {how}")
 
 
 _MESSAGES = msgspec.json.Decoder(embedded.Message)

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
-from typing import TYPE_CHECKING, BinaryIO
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
+
+    import torch
+
+    from kernel.dispatch import Decision, Dispatcher
 
 
 class Setup(msgspec.Struct):
@@ -39,6 +45,10 @@ class Ready(msgspec.Struct, tag=True):
     weights_sha256: str
 
 
+class Alive(msgspec.Struct, tag=True):
+    """WO-A returned; said about once a second, so that silence means a call that hangs."""
+
+
 class Answered(msgspec.Struct, tag=True):
     """One prompt is answered."""
 
@@ -61,7 +71,7 @@ class Broken(msgspec.Struct, tag=True):
     message: str
 
 
-Message = Ready | Answered | Done | Broken
+Message = Ready | Alive | Answered | Done | Broken
 
 
 def serve(lines: Iterable[bytes], out: BinaryIO) -> None:
@@ -96,7 +106,7 @@ def _answer_all(setup: Setup, lines: Iterable[bytes], send: Callable[[Message], 
         dispatcher = Dispatcher()
     else:
         dispatcher = Dispatcher(load(setup.kernel), enabled=True)
-    engine = Engine(dispatcher, device=device)
+    engine = Engine(_telling(dispatcher, send), device=device)
     weights = hashlib.sha256(model.WEIGHTS.read_bytes()).hexdigest()
     send(Ready(device, engine.max_rows, weights))
     for line in lines:
@@ -107,12 +117,43 @@ def _answer_all(setup: Setup, lines: Iterable[bytes], send: Callable[[Message], 
         send(Done(counts, dict(dispatcher.reasons)))
 
 
+def _telling(dispatcher: Dispatcher, send: Callable[[Message], None]) -> Callable[..., Decision]:
+    """The dispatcher, saying that it is alive."""
+    said = time.monotonic()
+
+    def call(*tensors: torch.Tensor, **options: Any) -> Decision:
+        nonlocal said
+        decision = dispatcher(*tensors, **options)
+        if time.monotonic() - said > 1:
+            said = time.monotonic()
+            send(Alive())
+        return decision
+
+    return call
+
+
 def _one_line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:500]
 
 
+def _received(pipe: BinaryIO) -> Iterator[bytes]:
+    """Lines as they come; once their sender is gone, so is this process, whatever it is doing."""
+    waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in pipe:
+            waiting.put(line)
+        os._exit(1)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        yield waiting.get()
+
+
 def main() -> None:
-    """Serve this process's own pipes; whatever a kernel prints goes to standard error."""
-    out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(sys.stdin.buffer, out)
+    """Serve this process's own pipes; a kernel reads nothing and prints to standard error."""
+    lines = os.fdopen(os.dup(0), "rb")
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    serve(_received(lines), out)

@@ -1,9 +1,13 @@
 import asyncio
+import os
+import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from evals.suite import load
+from verify import embedded as embedded_process
 from verify.arms import Completion, EmbeddedArm, Failure, normalised
 from verify.command import UserError
 
@@ -23,6 +27,14 @@ def dies(*args, **options):
 
 def killed(*args, **options):
     os.kill(os.getpid(), 9)
+
+def reads(*args, **options):
+    assert sys.stdin.readline() == ""
+    chain(*args, **options)
+
+def hangs(*args, **options):
+    print("hanging", flush=True)
+    __import__("time").sleep(600)
 
 def refuses(*args, **options):
     from kernel.contract import ContractError
@@ -122,6 +134,50 @@ def test_a_kernel_that_was_never_taken_is_a_problem(embedded):
     (problem,) = arm.problems("mini-gpqa")
     assert "pr never took the fused path: " in problem
     assert "T = 32 is too large" in problem
+
+
+def test_a_kernel_that_reads_its_input_gets_none(embedded):
+    _, answers = embedded("mine_kernels:reads")
+    assert all(isinstance(found, Completion) for found in answers.values())
+
+
+def test_a_kernel_that_hangs_leaves_questions_unanswered(tmp_path, monkeypatch, spec, prompts):
+    (tmp_path / "mine_kernels.py").write_text(KERNELS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    arm = EmbeddedArm("pr", "mine_kernels:hangs", tmp_path / "pr.log")
+
+    async def hurried():
+        try:
+            await arm.start()
+            arm._patience_s = 2.0  # importing torch may take longer
+            return [found async for found in arm.answers(spec, prompts)]
+        finally:
+            await arm.close()
+
+    found = asyncio.run(hurried())
+    assert [index for index, _ in found] == [0, 1, 2]
+    assert all("hung: no call of its kernel returned for 2 s" in said.message for _, said in found)
+
+
+def test_a_kernel_that_hangs_ends_with_its_run(tmp_path, spec, prompts):
+    (tmp_path / "mine_kernels.py").write_text(KERNELS)
+    log = tmp_path / "child.log"
+    setup = msgspec.json.encode(embedded_process.Setup("pr", "mine_kernels:hangs"))
+    job = msgspec.json.encode(embedded_process.Job(list(prompts), spec.sampling.max_tokens))
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from verify.embedded import main; main()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        )
+    process.stdin.write(setup + b"\n" + job + b"\n")
+    process.stdin.flush()
+    assert b"Ready" in process.stdout.readline()
+    process.stdin.close()  # as if the run had been killed
+    assert process.wait(60) == 1
+    process.stdout.close()
 
 
 @pytest.mark.parametrize(
