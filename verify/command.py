@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
+import traceback
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
-from verify.verdict import INTERRUPTED, WRONG_USE, Verdict
+from verify.verdict import BROKEN, INTERRUPTED, WRONG_USE, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -26,6 +29,9 @@ class UserError(Exception):
 
 def run(command: click.Command, name: str) -> NoReturn:
     """Run `command` as program `name` and exit; a command returns the Verdict it reached."""
+    if threading.current_thread() is threading.main_thread():
+        # as `timeout` and job schedulers send it: whatever Ctrl-C cleans up, this does too
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         _refuse_shadowed_packages(name)
         outcome = command.main(prog_name=name, standalone_mode=False)
@@ -38,6 +44,9 @@ def run(command: click.Command, name: str) -> NoReturn:
     except BrokenPipeError:  # the reader of our output left, as `head` does
         sys.stderr.close()
         sys.exit(0)
+    except Exception:  # noqa: BLE001 - ours, and no verdict on the kernel: exit code 1 would be one
+        traceback.print_exc()
+        _end(name, "this is a defect of kernelproof; please report it with the lines above", BROKEN)
     # click hands back the exit code of --help and --version
     sys.exit(outcome.exit_code if isinstance(outcome, Verdict) else int(outcome or 0))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 import time
 import traceback
 from collections import deque
@@ -161,6 +163,7 @@ def _serve(
 ) -> None:
     """The worker's life: say ready, then answer jobs until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         answer = start(number)
         connection.send(("ready", None))
@@ -172,3 +175,11 @@ def _serve(
             connection.send(("answer", answer(job)))
     except Exception:  # noqa: BLE001 - sent on, and raised in the parent
         connection.send(("raised", traceback.format_exc()))
+
+
+def _end_with_parent() -> None:
+    """A job that hangs would outlive a parent that was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

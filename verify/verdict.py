@@ -33,6 +33,7 @@ class Verdict(StrEnum):
 # Exit codes without a verdict.
 WRONG_USE = 2
 INTERRUPTED = 130
+BROKEN = Verdict.INVALID.exit_code
 
 _GRAVEST_FIRST = (Verdict.INVALID, Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS)
 

@@ -12,6 +12,9 @@ def start(number):
                 os._exit(7)
             case "abort":
                 os.kill(os.getpid(), signal.SIGABRT)
+            case "say pid and hang":
+                print(os.getpid(), flush=True)  # noqa: T201 - for the test that reads it
+                time.sleep(600)
             case "hang":
                 time.sleep(600)
             case "raise":

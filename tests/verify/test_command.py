@@ -48,6 +48,35 @@ def test_an_interruption_is_130(capsys):
     assert end_of(interrupted, capsys)[0] == 130
 
 
+def test_sigterm_cleans_up_like_an_interruption():
+    program = (
+        "import click, os, signal\n"
+        "from verify.command import run\n"
+        "def work():\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        signal.pause()\n"
+        "    finally:\n"
+        "        print('cleaned up')\n"
+        "run(click.command()(work), 'p')\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (130, "cleaned up\n")
+    assert ended.stderr.strip() == "p: interrupted"
+
+
+def test_a_defect_of_ours_is_no_verdict_on_the_kernel(capsys):
+    def broken():
+        raise ZeroDivisionError
+
+    code, err = end_of(broken, capsys)
+    assert code == Verdict.INVALID.exit_code
+    assert "ZeroDivisionError" in err
+    assert "please report it" in err
+
+
 def test_a_folder_that_hides_ours_is_named(tmp_path):
     (tmp_path / "kernel").mkdir()
     (tmp_path / "kernel" / "__init__.py").write_text("")

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.verify import pool_jobs
@@ -22,6 +26,30 @@ def test_lost_jobs_are_told_and_all_others_answered():
         assert dict(pool.answers([5])) == {5: (5, 0)}, "usable again, the first free worker answers"
         processes = [worker.process for worker in pool.workers]
     assert not any(process.is_alive() for process in processes)
+
+
+def test_a_job_that_hangs_ends_when_its_parent_is_killed():
+    program = (
+        "import sys\n"
+        "from tests.verify import pool_jobs\n"
+        "from verify.pool import Pool\n"
+        "if __name__ == '__main__':\n"
+        "    with Pool(pool_jobs.start, 1, limit_s=600) as pool:\n"
+        "        pool.workers[0].give('say pid and hang', 600)\n"
+        "        sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        worker = int(parent.stdout.readline())
+        parent.kill()
+        # the worker holds the other end of this pipe: it ends with the worker
+        assert parent.stdout.read() == ""
+    assert not Path(f"/proc/{worker}").exists() or "zombie" in status(worker)
+
+
+def status(pid):
+    return Path(f"/proc/{pid}/status").read_text()
 
 
 def test_a_defect_of_the_worker_itself_is_raised_here():
