@@ -111,7 +111,7 @@ class KernelSpec:
                 f"be even and at most head_dim = {self.head_dim}",
             ),
             (
-                self.k >= 1 and self.k % self.head_dim == 0,
+                self.k >= 1 and self.head_dim >= 1 and self.k % self.head_dim == 0,
                 "k",
                 f"be a multiple of head_dim = {self.head_dim}",
             ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 
@@ -110,7 +110,8 @@ class Launch:
         poison: the byte that filled them.
         outputs: `out`, or `q` and `scales`, as the call left them.
         overruns: per output, offset in bytes from its start of a guard byte that changed.
-        altered: inputs that no longer hold what they were given.
+        altered: inputs that no longer hold what they were given, and settings of torch that are
+            no longer what they were.
         error: the exception, one line; None if there was none.
         seconds: duration of the call, device included.
     """
@@ -194,6 +195,7 @@ def launch(candidate: Candidate, inputs: Inputs, staged: Staged, form: Form, poi
     outputs = _outputs(inputs, form, poison)
     buffers = staged.buffers
     error = None
+    before = settings()
     began = time.perf_counter()
     try:
         candidate(
@@ -210,16 +212,37 @@ def launch(candidate: Candidate, inputs: Inputs, staged: Staged, form: Form, poi
         error = f"{type(raised).__name__}: {' '.join(str(raised).split())[:300]}"
     seconds = time.perf_counter() - began
     torch.set_flush_denormal(False)  # state that a kernel may leave behind in this thread
+    left = tuple(name for name, value in settings().items() if value != before[name])
+    if left:
+        restore(before)
     overruns = {name: buffer.broken() for name, buffer in outputs.items()}
     return Launch(
         form=form,
         poison=poison,
         outputs={name: buffer.tensor for name, buffer in outputs.items()},
         overruns={name: offset for name, offset in overruns.items() if offset is not None},
-        altered=tuple(name for name, buffer in buffers.items() if buffer.changed()),
+        altered=(*(name for name, buffer in buffers.items() if buffer.changed()), *left),
         error=error,
         seconds=seconds,
     )
+
+
+def settings() -> dict[str, Any]:
+    """What a call can change for everything that runs after it."""
+    return {
+        "torch's default dtype": torch.get_default_dtype(),
+        "torch's default device": torch.get_default_device(),
+        "torch's grad mode": torch.is_grad_enabled(),
+    }
+
+
+def restore(before: dict[str, Any]) -> None:
+    """Put back what `settings` told."""
+    dtype, device, grad = before.values()
+    torch.set_default_dtype(dtype)
+    if torch.get_default_device() != device:  # setting one, even the same, slows every call
+        torch.set_default_device(device)
+    torch.set_grad_enabled(grad)
 
 
 def _outputs(inputs: Inputs, form: Form, poison: int) -> dict[str, Guarded]:

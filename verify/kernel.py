@@ -207,15 +207,18 @@ def command(  # noqa: PLR0917 - click hands over every option
         where = "--case" if str(error).startswith("a case id") else "shape or claims"
         raise UserError(f"{where}: {error}") from error
     session.load(candidate)  # a mistake in the name is told here, in one line
+    files = list(filter(None, (json_file, out and out / "kernel.json")))
+    for path in files:
+        _reach(path)
     console = Console(highlight=False, soft_wrap=True)
-    job = _Job(candidate, spec, seed, budget, only, fail_fast=fail_fast)
+    job = _Job(_program(), candidate, spec, seed, budget, only, fail_fast=fail_fast)
     tally = Tally(planned=0)
     try:
         pace = job.run(tally, console)
         _print(console, tally, pace, job)
     finally:
         seconds = time.monotonic() - began
-        for path in filter(None, (json_file, out and out / "kernel.json")):
+        for path in files:
             _write(path, _result(tally, job, seconds))
     console.print(
         f"{tally.verdict.upper()}  {candidate}  {tally.executed} of {tally.planned} cases, "
@@ -228,6 +231,7 @@ def command(  # noqa: PLR0917 - click hands over every option
 class _Job:
     """One run of the program."""
 
+    program: tuple[str, ...]
     candidate: str
     spec: KernelSpec
     seed: int
@@ -244,7 +248,7 @@ class _Job:
     @property
     def replay(self) -> str:
         """The command that runs one case again, but for its id."""
-        words = ["python", "-m", "verify.kernel", "--candidate", self.candidate]
+        words = [*self.program, "--candidate", self.candidate]
         if self.seed:
             words += ["--seed", str(self.seed)]
         if self.spec.claims:
@@ -401,6 +405,24 @@ def _environment() -> dict[str, str]:
         "python": platform.python_version(),
         "system": platform.platform(),
     }
+
+
+def _program() -> tuple[str, ...]:
+    """The words it was called by; where a folder hides our packages only `kernelproof` works."""
+    called = click.get_current_context().command_path
+    if called.startswith("kernelproof"):
+        return tuple(called.split())
+    return ("python", "-m", "verify.kernel")
+
+
+def _reach(path: Path) -> None:
+    """Make the folder of a file to be; that it cannot be written is told before the run."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}); name another") from error
+    if not os.access(path.parent, os.W_OK):
+        raise UserError(f"{path} cannot be written (no permission); name another")
 
 
 def _write(path: Path, result: dict[str, Any]) -> None:

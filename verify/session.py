@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from verify.compare import Judgement
     from verify.harness import Candidate
 
+BUILT_IN = ("kernel:chain", "kernel:fused_triton")
+"""Always kernelproof's own, even where the working folder has a kernel/ too."""
+
 SLOW_S = 0.25
 """Seconds a launch at the kernel's own shape may take before most cases use a smaller one."""
 
@@ -32,11 +35,11 @@ def load(path: str) -> Candidate:
     if not (module_name and colon and function):
         raise UserError(f"--candidate is {path!r}; write it as module:function")
     here = str(Path.cwd())
-    if here not in sys.path:
+    if here not in sys.path and path not in BUILT_IN:
         sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         message = f"{type(error).__name__}: {error}"
         raise UserError(
             f"--candidate {path}: module {module_name!r} cannot be imported from {here} ({message})"
@@ -83,7 +86,9 @@ class Session:
     def __init__(
         self, path: str, spec: KernelSpec, seed: int, device: torch.device, replay: str = ""
     ) -> None:
+        before = harness.settings()
         self.candidate = load(path)
+        harness.restore(before)  # what its module sets for itself is not for the judge
         self.spec = spec
         self.seed = seed
         self.device = device

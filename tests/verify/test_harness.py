@@ -115,6 +115,20 @@ def test_a_write_beside_x_is_an_altered_input():
     assert harness.run(vandal, given).launches[0].altered == ("x",)
 
 
+def test_settings_of_torch_are_an_altered_input_and_put_back():
+    def leaves(*args, **kwargs):
+        honest.plain(*args, **kwargs)
+        torch.set_default_dtype(torch.float64)
+        torch.set_grad_enabled(False)
+
+    outcome = harness.run(leaves, made())
+    assert {launch.altered for launch in outcome.launches} == {
+        ("torch's default dtype", "torch's grad mode")
+    }
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.is_grad_enabled()
+
+
 @pytest.mark.parametrize("error", [ValueError("two\nlines"), SystemExit(3), AssertionError()])
 def test_an_exception_ends_its_launch_only(error):
     given = made()

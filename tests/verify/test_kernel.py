@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -10,7 +13,7 @@ from click.testing import CliRunner
 
 from verify import kernel
 from verify.cases import Case
-from verify.command import UserError
+from verify.command import ROOT, UserError
 from verify.compare import Finding
 from verify.verdict import Verdict
 
@@ -96,6 +99,7 @@ def test_kernel_that_kills_its_process_is_found_out_case_by_case(tmp_path):
         (["--shape", "2,1024"], "is not three numbers; write G,R,K such as 2,1024,4096"),
         (["--shape", "2,1000,4096"], "rank is 1000; it must be a multiple of 32"),
         (["--shape", "2,1024,4000"], "k is 4000; it must be a multiple of head_dim = 512"),
+        (["--head-dim", "0"], "head_dim is 0; it must be at least 2"),
         (["--rope-dim", "7"], "rope_dim is 7"),
         (["--max-tokens", "0"], "max_tokens is 0"),
         (["--claims", "quick"], "no claim quick; choose among nondeterministic"),
@@ -119,6 +123,38 @@ def test_result_that_cannot_be_written_is_told_in_one_line(tmp_path):
     result = run(*words, "--json", str(tmp_path / "file" / "result.json"))
     assert isinstance(result.exception, UserError)
     assert "cannot be written" in str(result.exception)
+    assert "layer" not in result.output, "told before anything is run"
+
+
+def test_module_that_exits_when_imported_is_wrong_use_not_a_pass(tmp_path, monkeypatch):
+    (tmp_path / "exits_at_import.py").write_text("import sys; sys.exit(0)")
+    monkeypatch.chdir(tmp_path)
+    result = run("--candidate", "exits_at_import:fn")
+    assert isinstance(result.exception, UserError)
+    assert "SystemExit: 0" in str(result.exception)
+
+
+def test_folder_with_a_kernel_package_of_its_own(tmp_path):
+    (tmp_path / "kernel").mkdir()
+    (tmp_path / "kernel" / "__init__.py").write_text("def mine(*args, **kwargs): pass")
+    arguments = [*SHAPE, "--fail-fast", "--max-tokens", "1"]
+    script = f"import sys; sys.path.append({str(ROOT)!r}); from verify.__main__ import main; main()"
+
+    def ended(*words):
+        return subprocess.run(
+            [sys.executable, "-P", "-c", script, "kernel", *arguments, *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert ended("--candidate", "kernel:chain").returncode == 0
+    own = ended("--candidate", "kernel:mine")
+    assert own.returncode == 1
+    replay = next(line for line in own.stdout.splitlines() if "--case" in line)
+    assert replay.strip().startswith("kernelproof kernel --candidate kernel:mine")
 
 
 def a_finding():
