@@ -214,7 +214,7 @@ def _arm_spec(word: str, target: str) -> ArmSpec:
     if "://" in target:
         return ArmSpec(base_url=normalised(target))
     module, colon, function = target.partition(":")
-    if not (colon and module and function):
+    if not (colon and all(part.isidentifier() for part in (*module.split("."), function))):
         raise UserError(f"--arm {word}: {target!r} is neither a URL nor module:function")
     return ArmSpec(kernel=target)
 

@@ -136,7 +136,7 @@ def report(run: Path) -> Verdict:
         raise UserError(f"{run} holds no result.json; name the folder of a run") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{run / 'result.json'} is not a run's result ({error})") from None
-    _show(console_for_people(), document, run)
+    show.verdicts(console_for_people(), document, str(_render(run)))
     return verdict
 
 
@@ -240,10 +240,22 @@ def _kernel(path: Path) -> dict[str, Any] | None:
 
 
 def _show(console: Console, document: dict[str, Any], folder: Path) -> None:
-    import reports  # noqa: PLC0415 - charts take a second to import, and come with an extra
+    try:
+        where = str(_render(folder))
+    except UserError as error:
+        where = str(error)
+    show.verdicts(console, document, where)
 
-    page = reports.render(folder)
-    show.verdicts(console, document, str(page))
+
+def _render(folder: Path) -> Path:
+    try:
+        import reports  # noqa: PLC0415 - charts take a second to import, and come with an extra
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"no report.html in {folder}: it needs {error.name}; install kernelproof with its "
+            "extra: report"
+        ) from None
+    return reports.render(folder)
 
 
 def _store(path: Path) -> Store:

@@ -343,6 +343,21 @@ def test_a_folder_that_holds_a_run_is_refused(evals, suite, servers):
     assert err == "verify.evals: run holds a run already; name another folder with --out\n"
 
 
+def test_a_plain_install_ends_in_the_verdict_without_a_page(
+    evals, suite, servers, here, monkeypatch
+):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "reports"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "altair", None)  # as if it were not installed
+    code, out, _ = evals("--suite", suite, *servers(wrong={5}), "--out", "run")
+    assert code == 0
+    assert "PASS  no report.html in run: it needs altair; install" in out
+    assert (here / "run" / "result.json").exists()
+    code, _, err = evals("report", "run")
+    assert code == 2
+    assert "it needs altair" in err
+
+
 def test_the_page_can_be_made_again(evals, suite, servers, here):
     evals("--suite", suite, *servers(wrong={5}), "--out", "run")
     page = (here / "run" / "report.html").read_text()
@@ -377,6 +392,7 @@ URL, OTHER = "http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"
         (["--arm", "other=a:b"], "is not one of --arms base,pr"),
         (["--arm", "pr=a:b", "--arm", "pr=a:c"], "given twice"),
         (["--arm", "pr=nonsense"], "neither a URL nor module:function"),
+        (["--arm", "pr=127.0.0.1:8000"], "neither a URL nor module:function"),
         (["--arm", "pr=ftp://a"], "no http address"),
         (["--arm", f"base={URL}"], "an embedded model and a server"),
         (["--arm", f"base={URL}", "--arm", f"pr={URL}"], "cannot be compared with itself"),
