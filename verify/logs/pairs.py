@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -78,7 +79,9 @@ def pair(base: Columns, pr: Columns, names: tuple[str, str] = ("base", "pr")) ->
         UserError: no item in common, or repeat numbers that are not repeats of the items.
     """
     # Each base item's code in pr, -1 where pr lacks it: the one pass over names.
-    codes = np.fromiter((pr.items.get(item, -1) for item in base.items), np.int64, len(base.items))
+    codes = np.fromiter(
+        map(pr.items.get, base.items, itertools.repeat(-1)), np.int64, len(base.items)
+    )
     common = np.flatnonzero(codes >= 0)
     if not common.size:
         a, b = next(iter(base.items)), next(iter(pr.items))
@@ -179,8 +182,10 @@ def _differs(sides: Sequence[Side], name: str) -> npt.NDArray[np.bool_]:
 
 def _of_item(side: Side, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The value of each item's first record."""
-    first = np.argmax(side.row >= 0, axis=1)
-    found: npt.NDArray[Any] = values[side.row[np.arange(len(first)), first]]
+    row = side.row[:, 0]
+    if side.row.shape[1] > 1:
+        row = side.row[np.arange(len(row)), np.argmax(side.row >= 0, axis=1)]
+    found: npt.NDArray[Any] = values[row]
     return found
 
 

@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import json
 import math
-import operator
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 INVALID = Verdict.INVALID.exit_code
 UNNAMED = "unnamed"  # the suite of records that name none
 
+_Fields = dict[str, "Sequence[Any]"]  # the values of some rows, by field
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 _Hash = Annotated[str, Meta(max_length=64)]
 
@@ -130,26 +130,26 @@ class Builder:
 
     def extend(self, rows: Sequence[Row], lines: Sequence[int]) -> None:
         """Add `rows`, read from `lines` of the file."""
-        arms = set(_column(rows, "arm"))
+        fields = _fields(rows)
+        arms = set(fields["arm"])
         self._arms |= arms
         if self.arm is not None and arms != {self.arm}:
-            kept = [i for i, row in enumerate(rows) if row.arm == self.arm]
-            rows, lines = [rows[i] for i in kept], [lines[i] for i in kept]
-        suites = set(_column(rows, "suite"))
+            kept = [i for i, arm in enumerate(fields["arm"]) if arm == self.arm]
+            fields, lines = _taken(fields, kept), [lines[i] for i in kept]
+        suites = set(fields["suite"])
         if self.suite is not None and UNNAMED in suites:
-            for row in rows:
-                row.suite = self.suite if row.suite == UNNAMED else row.suite
-            suites = set(_column(rows, "suite"))
+            fields["suite"] = [self.suite if s == UNNAMED else s for s in fields["suite"]]
+            suites = set(fields["suite"])
         self._suites |= suites
         for suite in sorted(suites):
             if self.suite not in (None, suite):
                 continue
             table = self._tables.setdefault(suite, _Table(self))
             if len(suites) == 1:
-                table.extend(rows, lines)
+                table.extend(fields, lines)
             else:
-                kept = [i for i, row in enumerate(rows) if row.suite == suite]
-                table.extend([rows[i] for i in kept], [lines[i] for i in kept])
+                kept = [i for i, name in enumerate(fields["suite"]) if name == suite]
+                table.extend(_taken(fields, kept), [lines[i] for i in kept])
 
     def finish(self) -> dict[str, Columns]:
         """The tables by suite.
@@ -210,29 +210,29 @@ class _Table:
         self.errors: dict[int, str] = {}
         self.rows = 0
 
-    def extend(self, rows: Sequence[Row], lines: Sequence[int]) -> None:
-        items = _column(rows, "item")
+    def extend(self, fields: _Fields, lines: Sequence[int]) -> None:
+        items = fields["item"]
         if int in set(map(type, items)):
             items = list(map(str, items))
         self._append("item", list(map(self.codes.__getitem__, items)), np.int32)
-        self._append("repeat", _column(rows, "repeat"), np.int32)
+        self._append("repeat", fields["repeat"], np.int32)
         # None becomes NaN in an array of floats.
-        score = np.array(_column(rows, "correct"), np.float64)
-        self._note_errors(rows, lines, score)
+        score = np.array(fields["correct"], np.float64)
+        self._note_errors(fields, lines, score)
         self.chunks["score"].append(score)
-        self._append("truncated", _or(_column(rows, "truncated"), -1), np.int8)
-        self._append("tokens", _or(_column(rows, "completion_tokens"), -1), np.int32)
+        self._append("truncated", _or(fields["truncated"], -1), np.int8)
+        self._append("tokens", _or(fields["completion_tokens"], -1), np.int32)
         self._append("line", lines, np.int32)
-        self._append_hashes("prompt", _or(_column(rows, "prompt_sha256"), ""), lines)
-        self._append_hashes("target", _or(_column(rows, "target_sha256"), ""), lines)
+        self._append_hashes("prompt", _or(fields["prompt_sha256"], ""), lines)
+        self._append_hashes("target", _or(fields["target_sha256"], ""), lines)
         for name in self.texts:
-            self.texts[name] += _column(rows, name)
-        self.rows += len(rows)
+            self.texts[name] += fields[name]
+        self.rows += len(items)
 
     def _append(self, name: str, values: Sequence[Any], dtype: type[np.generic]) -> None:
         self.chunks[name].append(np.array(values, dtype))
 
-    def _append_hashes(self, name: str, values: list[str], lines: Sequence[int]) -> None:
+    def _append_hashes(self, name: str, values: Sequence[str], lines: Sequence[int]) -> None:
         try:
             self.hashes[name].append(np.array(values, np.bytes_))
         except UnicodeEncodeError:
@@ -242,19 +242,24 @@ class _Table:
             ) from None
 
     def _note_errors(
-        self, rows: Sequence[Row], lines: Sequence[int], score: npt.NDArray[np.float64]
+        self, fields: _Fields, lines: Sequence[int], score: npt.NDArray[np.float64]
     ) -> None:
-        failed = [i for i, error in enumerate(_column(rows, "error")) if error]
+        errors, correct = fields["error"], fields["correct"]
+        failed = [i for i, error in enumerate(errors) if error]
         for i in failed:
-            self.errors[self.rows + i] = str(rows[i].error)
-            if rows[i].correct is not None:
+            self.errors[self.rows + i] = str(errors[i])
+            if correct[i] is not None:
                 self.builder.scored_error()
         score[failed] = np.nan
         if np.isnan(score).sum() > len(failed):
-            row = next(i for i, r in enumerate(rows) if r.correct is None and not r.error)
+            row = next(
+                i
+                for i, (c, error) in enumerate(zip(correct, errors, strict=True))
+                if c is None and not error
+            )
             raise self.builder.bad(
                 lines[row],
-                f"correct is null for item {rows[row].item!r} and no error says why; "
+                f"correct is null for item {fields['item'][row]!r} and no error says why; "
                 "write true, false or a fraction, or the error",
             )
 
@@ -296,11 +301,19 @@ class _Table:
             )
 
 
-def _column(rows: Sequence[Row], name: str) -> list[Any]:
-    return list(map(operator.attrgetter(name), rows))
+def _fields(rows: Sequence[Row]) -> _Fields:
+    """The rows turned, by field: at once, which takes a third of the time of one by one."""
+    values = zip(*map(msgspec.structs.astuple, rows), strict=True)
+    return dict(zip(Row.__struct_fields__, values, strict=False)) or dict.fromkeys(
+        Row.__struct_fields__, ()
+    )
 
 
-def _or(values: list[Any], absent: Any) -> list[Any]:
+def _taken(fields: _Fields, rows: Sequence[int]) -> _Fields:
+    return {name: [values[i] for i in rows] for name, values in fields.items()}
+
+
+def _or(values: Sequence[Any], absent: Any) -> Sequence[Any]:
     """`values` with `absent` in place of None."""
     return [absent if v is None else v for v in values] if None in values else values
 
