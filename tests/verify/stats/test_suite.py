@@ -3,6 +3,8 @@ import json
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from verify.stats.suite import SuiteScores, judge
 from verify.verdict import Verdict
@@ -155,3 +157,122 @@ def test_order_of_items_is_irrelevant():
         suite.floor,
     )
     assert judge([suite]) == judge([shuffled])
+
+
+@st.composite
+def arms(draw, kinds=((0.0, 1.0), (0.0, 0.5, 1.0))):
+    """Two arms of a suite: repeats, missing answers, truncation, starts, partial credit."""
+    items = draw(st.integers(1, 25))
+    widths = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    values = draw(st.sampled_from(kinds))
+    found, cuts, starts = [], [], []
+    for width in widths:
+        score = rng.choice(values, size=(items, width), p=_weights(values))
+        score[:, 1:][rng.random((items, width - 1)) < 0.1] = np.nan
+        found.append(score)
+        cuts.append((rng.random(score.shape) < 0.1) & ~np.isnan(score))
+        starts.append(tuple(range(width)) if rng.random() < 0.5 else (0,) * width)
+    return SuiteScores("s", found[0], found[1], tuple(cuts), 0.1, 0.05, starts=tuple(starts))
+
+
+def _weights(values):
+    return (0.3, 0.7) if len(values) == 2 else (0.2, 0.2, 0.6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(arms())
+def test_swapping_the_arms_mirrors_everything(suite):
+    swapped = SuiteScores(
+        "s",
+        suite.pr,
+        suite.base,
+        suite.truncated[::-1],
+        suite.margin,
+        suite.floor,
+        starts=suite.starts[::-1],
+    )
+    one, other = judge([suite, swapped])
+    assert one.difference_pt == pytest.approx(-other.difference_pt, abs=1e-9)
+    assert one.interval_pt == pytest.approx([-x for x in other.interval_pt[::-1]], abs=1e-3)
+    assert one.truncation_bounds_pt == pytest.approx(
+        [-x for x in other.truncation_bounds_pt[::-1]], abs=1e-9
+    )
+    assert (one.lost, one.gained) == (other.gained, other.lost)
+    assert one.accuracy.base == pytest.approx(other.accuracy.pr)
+    assert one.interval_method == other.interval_method
+    assert one.mcnemar == other.mcnemar
+    assert one.equivalence.p == pytest.approx(other.equivalence.p, abs=1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(arms(), st.randoms(use_true_random=False))
+def test_the_order_of_items_never_matters(suite, random):
+    order = list(range(len(suite.base)))
+    random.shuffle(order)
+    shuffled = SuiteScores(
+        "s",
+        suite.base[order],
+        suite.pr[order],
+        tuple(flags[order] for flags in suite.truncated),
+        suite.margin,
+        suite.floor,
+        starts=suite.starts,
+    )
+    (one,), (other,) = judge([suite]), judge([shuffled])
+    assert (one.verdict, one.lost, one.gained) == (other.verdict, other.lost, other.gained)
+    assert one.interval_pt == pytest.approx(other.interval_pt, abs=1e-6)
+    assert one.noninferiority.p == pytest.approx(other.noninferiority.p, abs=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(arms(kinds=((0.0, 1.0),)))
+def test_a_verdict_never_contradicts_its_figures(suite):
+    (found,) = judge([suite])
+    low, high = found.interval_pt
+    assert low - 1e-6 <= found.difference_pt <= high + 1e-6
+    worst, best = found.truncation_bounds_pt
+    assert worst - 1e-9 <= found.difference_pt <= best + 1e-9
+    assert found.both + found.lost + found.gained + found.neither == found.items
+    if found.verdict is Verdict.PASS:
+        assert found.noninferiority.p <= 0.025
+        assert found.smallest_margin_pt <= found.noninferiority.margin_pt + 1e-6
+    if found.verdict is Verdict.FAIL:
+        assert found.difference_pt < 0
+        assert found.noninferiority.p > 0.025
+
+
+def test_the_method_does_not_depend_on_what_was_answered():
+    for table in ((600, 0, 0, 0), (100, 250, 0, 250), (0, 0, 0, 600)):
+        (found,) = judge([scores(*table)])
+        assert found.interval_method == found.noninferiority.method == "Tango score"
+    for table in ((100, 0, 0, 0), (10, 45, 0, 45), (0, 0, 0, 100)):
+        (found,) = judge([scores(*table)])
+        assert found.interval_method.startswith("exact unconditional")
+
+
+def test_shifts_of_starts_widen_the_interval_and_one_start_is_said_to_be_uncontrolled():
+    rng = np.random.default_rng(5)
+    right = rng.random((1000, 1)) < 0.9
+    base, pr = (np.repeat(right, 4, axis=1).astype(float) for _ in "bp")
+    pr[:30, 1] = 1 - pr[:30, 1]
+    calm = SuiteScores("s", base, base, None, 0.05, 0.05, starts=((0,) * 4, (0,) * 4))
+    one, two = judge(
+        [calm, SuiteScores("s", base, pr, None, 0.05, 0.05, starts=(range(4), range(4)))]
+    )
+    assert not one.starts.controlled
+    assert "shifts of starts not controlled" in one.reason
+    assert two.starts.controlled
+    assert "not controlled" not in two.reason
+    (pooled,) = judge([SuiteScores("s", base, pr, None, 0.05, 0.05)])
+    width = [np.ptp(found.interval_pt) for found in (pooled, two)]
+    assert width[1] > 1.5 * width[0]
+
+
+def test_a_million_items_with_four_repeats():
+    rng = np.random.default_rng(2)
+    right = rng.random((10**6, 1)) < 0.9
+    base, pr = ((right ^ (rng.random((10**6, 4)) < 0.01)).astype(np.float64) for _ in "bp")
+    (found,) = judge([SuiteScores("s", base, pr, None, 0.01, 0.05)])
+    assert found.verdict is Verdict.PASS
+    assert found.items == 10**6
