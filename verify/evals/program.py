@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from verify import manifest, runner, store
 from verify.command import UserError
@@ -113,6 +114,7 @@ def command(
     Exit codes: 0 pass, 1 fail, 2 wrong use, 3 inconclusive, 4 invalid, 130 interrupted.
     """
     if context.invoked_subcommand is not None:
+        _refuse_options_of_a_run(context)
         return None
     began = time.monotonic()
     plan = planning.make(planning.Options(**words))
@@ -138,6 +140,17 @@ def report(run: Path) -> Verdict:
         raise UserError(f"{run / 'result.json'} is not a run's result ({error})") from None
     show.verdicts(console_for_people(), document, str(_render(run)))
     return verdict
+
+
+def _refuse_options_of_a_run(context: click.Context) -> None:
+    """Options before a subcommand would be passed over in silence."""
+    for parameter in context.command.params:
+        assert parameter.name is not None
+        if context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+            raise UserError(
+                f"{parameter.opts[0]} before {context.invoked_subcommand} is an option of a run; "
+                f"write {context.invoked_subcommand} first, and its own options after it"
+            )
 
 
 for subcommand in (compare, aa, power):

@@ -23,7 +23,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import logsumexp
 
 FloatArray = NDArray[np.float64]
 
@@ -114,7 +113,8 @@ def _log_growth(values: FloatArray, boundary: float) -> FloatArray:
 
 def _mixture(log_wealth: FloatArray) -> FloatArray:
     """The mean over bets of wealths given as logarithms, [..., bets]."""
-    log_mean = logsumexp(log_wealth, axis=-1) - np.log(_BETS.size)
+    top = log_wealth.max(axis=-1, keepdims=True)
+    log_mean = top[..., 0] + np.log(np.exp(log_wealth - top).mean(axis=-1))
     return np.asarray(np.exp(np.minimum(log_mean, _LARGEST_LOG)))
 
 

@@ -421,6 +421,7 @@ URL, OTHER = "http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"
         (["--out", "/proc/nowhere"], "cannot be made"),
         (["--arm", "pr=nowhere:f"], "nowhere:f"),
         (["--nonsense"], "No such option"),
+        (["--margin", "2", "compare", "a", "b"], "write compare first"),
         (["nonsense"], "No such command"),
     ],
 )
