@@ -98,8 +98,8 @@ def read(path: Path, builder: Builder, choice: Choice) -> Found:
 
 def _beside(path: Path) -> Path:
     """The predictions file of the run that `path` reviews."""
-    model = path.parent
-    return model.parent.with_name("predictions") / model.name / path.name
+    model = path.resolve().parent  # a relative path may have no parents to go up to
+    return model.parent.parent / "predictions" / model.name / path.name
 
 
 def _predictions(path: Path) -> dict[int, _Prediction]:

@@ -375,6 +375,16 @@ def test_evalscope(shared_data, compared, here):
     assert "method: exact unconditional" in out
 
 
+def test_reviews_that_lie_in_the_working_folder(shared_data, compared, here):
+    for model in ("qwen-plus", "qwen3-max"):
+        source = shared_data / "paired" / "evalscope_viz" / f"{model}__reviews__gsm8k_main.jsonl"
+        shutil.copy(source, here / f"{model}.jsonl")
+    code, out, found = compared("qwen-plus.jsonl", "qwen3-max.jsonl", "--margin", 30)
+    assert code in (0, 3)
+    assert found["suites"][0]["items"] == 10
+    assert "base calls the suite qwen-plus, PR qwen3-max" in out
+
+
 def test_lm_eval(shared_data, compared, refused):
     arms = [shared_data / "paired" / "lm_eval_live" / name for name in ("q41", "f16")]
     refused(arms, "flexible-extract, strict-match", "--filter", code=2)
