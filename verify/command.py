@@ -31,7 +31,7 @@ def run(command: click.Command, name: str) -> NoReturn:
     """Run `command` as program `name` and exit; a command returns the Verdict it reached."""
     if threading.current_thread() is threading.main_thread():
         # as `timeout` and job schedulers send it: whatever Ctrl-C cleans up, this does too
-        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+        signal.signal(signal.SIGTERM, _interrupt)
     try:
         _refuse_shadowed_packages(name)
         outcome = command.main(prog_name=name, standalone_mode=False)
@@ -49,6 +49,14 @@ def run(command: click.Command, name: str) -> NoReturn:
         _end(name, "this is a defect of kernelproof; please report it with the lines above", BROKEN)
     # click hands back the exit code of --help and --version
     sys.exit(outcome.exit_code if isinstance(outcome, Verdict) else int(outcome or 0))
+
+
+def _interrupt(*_: object) -> None:
+    """What Ctrl-C does, also in a background job, where Ctrl-C itself is ignored."""
+    meant = signal.getsignal(signal.SIGINT)
+    if not callable(meant):
+        raise KeyboardInterrupt
+    meant(signal.SIGINT, None)  # asyncio's own, while it runs
 
 
 def _end(name: str, message: str, exit_code: int) -> NoReturn:

@@ -48,9 +48,11 @@ def test_an_interruption_is_130(capsys):
     assert end_of(interrupted, capsys)[0] == 130
 
 
-def test_sigterm_cleans_up_like_an_interruption():
+@pytest.mark.parametrize("ctrl_c", ["default_int_handler", "SIG_IGN"])
+def test_sigterm_cleans_up_like_an_interruption(ctrl_c):
     program = (
         "import click, os, signal\n"
+        f"signal.signal(signal.SIGINT, signal.{ctrl_c})\n"
         "from verify.command import run\n"
         "def work():\n"
         "    try:\n"
