@@ -209,7 +209,7 @@ def launch(candidate: Candidate, inputs: Inputs, staged: Staged, form: Form, poi
         if inputs.x.is_cuda:
             torch.cuda.synchronize(inputs.x.device)
     except (Exception, SystemExit) as raised:  # noqa: BLE001 - whatever it raises is the finding
-        error = f"{type(raised).__name__}: {' '.join(str(raised).split())[:300]}"
+        error = _told(raised)
     seconds = time.perf_counter() - began
     torch.set_flush_denormal(False)  # state that a kernel may leave behind in this thread
     left = tuple(name for name, value in settings().items() if value != before[name])
@@ -225,6 +225,16 @@ def launch(candidate: Candidate, inputs: Inputs, staged: Staged, form: Form, poi
         error=error,
         seconds=seconds,
     )
+
+
+def _told(raised: BaseException) -> str:
+    """Its type and message, one line that any terminal and file can take."""
+    try:
+        message = " ".join(str(raised).split())[:300]
+    except Exception:  # noqa: BLE001 - the candidate's class, the candidate's __str__
+        message = "(its message raises, too)"
+    line = f"{type(raised).__name__}: {message}"
+    return "".join(c if c.isprintable() else "\ufffd" for c in line)
 
 
 def settings() -> dict[str, Any]:

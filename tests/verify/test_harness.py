@@ -115,6 +115,22 @@ def test_a_write_beside_x_is_an_altered_input():
     assert harness.run(vandal, given).launches[0].altered == ("x",)
 
 
+def test_an_error_is_told_whatever_its_message_is():
+    class UntoldError(Exception):
+        def __str__(self):
+            raise ValueError
+
+    def raises(error):
+        def fn(*_, **__):
+            raise error
+
+        (first, *_) = harness.run(fn, made()).launches
+        return first.error
+
+    assert raises(UntoldError()) == "UntoldError: (its message raises, too)"
+    assert raises(RuntimeError("a \udce9 \x1b[31m b")) == "RuntimeError: a \ufffd \ufffd[31m b"
+
+
 def test_settings_of_torch_are_an_altered_input_and_put_back():
     def leaves(*args, **kwargs):
         honest.plain(*args, **kwargs)
