@@ -32,6 +32,34 @@ if TYPE_CHECKING:
     from verify.store import Record, Store
 
 
+RUN_FILES = (store.FILE_NAME, "manifest.json", "result.json", "report.html")
+"""What a run writes; where one of them stands already, none is written."""
+
+
+class KernelFinding(msgspec.Struct):
+    """What is used of a finding of layers 1 and 2."""
+
+    case: str
+    check: str
+    layer: int
+    message: str
+    replay: str
+
+
+class KernelResult(msgspec.Struct):
+    """What is used of kernel.json, which verify.kernel may have left in the folder."""
+
+    verdict: Verdict
+    layers: dict[str, Verdict]
+    cases: int
+    executed: int
+    findings: list[KernelFinding]
+    tiers: dict[str, int]
+    adequacy: dict[str, int]
+    environment: dict[str, str]
+    seconds: float
+
+
 @click.group(invoke_without_command=True)
 @click.option(
     "--arms", default="base,pr", show_default=True, help="Names of the two arms, base first."
@@ -162,7 +190,7 @@ def _folder(out: Path | None, plan: Plan) -> Path:
     if folder is None:
         stamp = manifest.now().replace("-", "").replace(":", "")
         folder = Path("runs") / f"{stamp}-{'-'.join(plan.names)}"
-    if (folder / store.FILE_NAME).exists():
+    if any((folder / name).exists() for name in RUN_FILES):
         raise UserError(f"{folder} holds a run already; name another folder with --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -241,12 +269,10 @@ def _document(suites: list[SuiteResult], described: dict[str, Any], folder: Path
 def _kernel(path: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        Verdict(found["verdict"])
-        for name in ("layers", "cases", "executed", "findings"):
-            found[name]
+        msgspec.convert(found, KernelResult)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} is not a result of verify.kernel ({error}); remove it") from None
     assert isinstance(found, dict)
     return found

@@ -326,9 +326,21 @@ def test_layers_one_and_two_in_the_folder_count_too(evals, suite, servers, here)
     assert "layer 2  fail  1 of 3 cases wrong" in lines
 
 
-def test_a_kernel_json_that_is_none_is_told_before_the_run(evals, suite, servers, here):
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        '{"verdict": "pass"}',
+        json.dumps(
+            {"verdict": "pass", "layers": {}, "cases": 1, "executed": 1, "tiers": {}}
+            | {"findings": [{"a": 1}], "adequacy": {}, "environment": {}, "seconds": 1}
+        ),
+    ],
+)
+def test_a_kernel_json_that_is_none_is_told_before_the_run(evals, suite, servers, here, content):
     (here / "run").mkdir()
-    (here / "run" / "kernel.json").write_text('{"verdict": "pass"}')
+    (here / "run" / "kernel.json").write_text(content)
     code, _, err = evals("--suite", suite, *servers(), "--out", "run")
     assert code == 2
     assert "is not a result of verify.kernel" in err
@@ -341,6 +353,15 @@ def test_a_folder_that_holds_a_run_is_refused(evals, suite, servers):
     code, out, err = evals(*words)
     assert (code, out) == (2, "")
     assert err == "verify.evals: run holds a run already; name another folder with --out\n"
+
+
+def test_a_folder_with_a_page_of_something_else_is_refused(evals, suite, servers, here):
+    (here / "run").mkdir()
+    (here / "run" / "report.html").write_text("mine")
+    code, _, err = evals("--suite", suite, *servers(), "--out", "run")
+    assert code == 2
+    assert "name another folder" in err
+    assert (here / "run" / "report.html").read_text() == "mine"
 
 
 def test_a_plain_install_ends_in_the_verdict_without_a_page(
