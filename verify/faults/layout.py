@@ -249,7 +249,7 @@ def padding_repeats_last_token(model: Model, byte: Tensor) -> Frame:
     return values, written
 
 
-@fault(LAYOUT, "frame", "padding")
+@fault(LAYOUT, "frame", "repeat")
 def padding_in_first_launch_only(model: Model, byte: Tensor) -> Frame:
     """Zeroes the padding once and trusts it ever after."""
     values, written = Model.frame(model, byte)

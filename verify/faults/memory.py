@@ -262,7 +262,7 @@ def last_element_of_y_unwritten(model: Model, y: Tensor) -> None:
     model.call.out[-1, -1] = before
 
 
-@fault(MEMORY, "store_y", "unwritten")
+@fault(MEMORY, "store_y", "repeat")
 def added_to_what_was_there(model: Model, y: Tensor) -> None:
     """Adds to the BF16 output, which it takes for zeroed."""
     assert model.call.out is not None
@@ -276,7 +276,7 @@ def zeros_of_y_unwritten(model: Model, y: Tensor) -> None:
     model.call.out[y != 0] = y[y != 0]
 
 
-@fault(MEMORY, "store_y", "unwritten")
+@fault(MEMORY, "store_y", "repeat")
 def kept_where_already_finite(model: Model, y: Tensor) -> None:
     """Stores only where the buffer does not hold a finite number yet."""
     assert model.call.out is not None

@@ -150,7 +150,7 @@ def weight_in_e4m3(model: Model) -> Tensor:
     return model.call.weight.clamp(-448, 448).to(torch.float8_e4m3fn).bfloat16()
 
 
-@fault(PRODUCT, "multiply", "exact")
+@fault(PRODUCT, "multiply", "interval")
 def operands_in_fp16(model: Model, x: Tensor, weight: Tensor) -> Tensor:
     """Converts activations to FP16: right digits, too little range."""
     return Model.multiply(model, x.half().float(), weight)
@@ -162,7 +162,7 @@ def subnormal_inputs_flushed(model: Model, x: Tensor, weight: Tensor) -> Tensor:
     return Model.multiply(model, x.masked_fill(x.abs() < 2.0**-126, 0), weight)
 
 
-@fault(PRODUCT, "multiply", "exact")
+@fault(PRODUCT, "multiply", "interval")
 def small_inputs_skipped(model: Model, x: Tensor, weight: Tensor) -> Tensor:
     """Treats activations below 1e-6 as zero."""
     return Model.multiply(model, x.masked_fill(x.abs() < 1e-6, 0), weight)

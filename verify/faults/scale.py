@@ -175,19 +175,19 @@ def byte_at_least_64(model: Model, byte: Tensor, amax: Tensor) -> Tensor:
     return torch.where(amax == 0, clamped, clamped.clamp(min=64))
 
 
-@fault(SCALE, "scaled", "scales")
+@fault(SCALE, "scaled", "codes")
 def byte_0_means_nothing(model: Model, source: Tensor, byte: Tensor) -> Tensor:
     """Stores zero codes under byte 0, though tiny values are representable there."""
     return Model.scaled(model, source, byte) * (byte != 0).repeat_interleave(BLOCK, 1)
 
 
-@fault(SCALE, "scaled", "scales")
+@fault(SCALE, "scaled", "codes")
 def byte_0_means_one(model: Model, source: Tensor, byte: Tensor) -> Tensor:
     """Makes the codes under byte 0 with scale 1."""
     return Model.scaled(model, source, torch.where(byte == 0, 127, byte))
 
 
-@fault(SCALE, "scaled", "scales")
+@fault(SCALE, "scaled", "codes")
 def inverse_scale_overflows(model: Model, source: Tensor, byte: Tensor) -> Tensor:
     """Inverts subnormal scales in FP16's range: codes under bytes below 112 lose their scale."""
     return Model.scaled(model, source, byte.clamp(min=112))
@@ -305,7 +305,7 @@ def amax_of_rotated_x(model: Model, blocks: Tensor) -> Tensor:
     return largest.expand(blocks.shape[:2])
 
 
-@fault(SCALE, "amax", "interval")
+@fault(SCALE, "amax", "repeat")
 def amax_of_previous_launch(model: Model, blocks: Tensor) -> Tensor:
     """Scales by the previous launch's amax, as delayed scaling does."""
     amax = Model.amax(model, blocks)

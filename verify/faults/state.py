@@ -18,7 +18,7 @@ def kept(model: Model, key: object, value: Any) -> Any:
     return model.memory.setdefault(key, value)
 
 
-@fault(STATE, "add", "interval", 34)
+@fault(STATE, "add", "repeat", 34)
 def accumulator_never_zeroed(model: Model, partials: Tensor) -> Tensor:
     """Adds to the sums of the previous launch of this shape."""
     total: Tensor = Model.add(model, partials) + kept(model, partials.shape, 0)
@@ -34,7 +34,7 @@ def last_split_of_previous_launch(model: Model, partials: Tensor) -> Tensor:
     return Model.add(model, torch.cat([partials[:-1], stale[None]]))
 
 
-@fault(STATE, "read_x", "interval", 86)
+@fault(STATE, "read_x", "exact", 86)
 def x_cached_by_shape(model: Model) -> Tensor:
     """Keeps the first address of x that it saw for a shape."""
     x = model.call.x
@@ -42,7 +42,7 @@ def x_cached_by_shape(model: Model) -> Tensor:
     return cached
 
 
-@fault(STATE, "read_x", "interval")
+@fault(STATE, "read_x", "exact")
 def x_cached_by_address(model: Model) -> Tensor:
     """Keeps a copy of x by its address, though the content may change."""
     x = model.call.x
@@ -72,7 +72,7 @@ def table_cached_by_shape(model: Model, positions: Tensor) -> tuple[Tensor, Tens
     return table[positions, 0::2], table[positions, 1::2]
 
 
-@fault(STATE, "read_positions", "interval")
+@fault(STATE, "read_positions", "exact")
 def positions_cached_by_address(model: Model) -> Tensor:
     """Keeps positions by their address, as a captured graph keeps a value."""
     positions = model.call.positions
@@ -81,7 +81,7 @@ def positions_cached_by_address(model: Model) -> Tensor:
     return cached
 
 
-@fault(STATE, "read_positions", "interval")
+@fault(STATE, "read_positions", "exact")
 def positions_of_first_launch(model: Model) -> Tensor:
     """Uses the first launch's positions for every launch of the same T."""
     positions = kept(model, model.call.tokens, Model.read_positions(model).clone())
@@ -110,8 +110,8 @@ def nan_once_nan_ever(model: Model, total: Tensor) -> Tensor:
     return torch.where(flag, torch.nan, y)
 
 
-@fault(STATE, "round", "interval")
-def scale_carried_from_larger_launch(model: Model, total: Tensor) -> Tensor:
+@fault(STATE, "round", "repeat")
+def half_lost_after_a_larger_launch(model: Model, total: Tensor) -> Tensor:
     """Loses half of a launch that is smaller than the one before."""
     y = Model.round(model, total)
     before = model.memory.get("before", 0)
@@ -127,7 +127,7 @@ def wrong_at_first_launch(model: Model, total: Tensor) -> Tensor:
     return torch.zeros_like(total).bfloat16() if model.calls == 0 else Model.round(model, total)
 
 
-@fault(STATE, "round", "interval")
+@fault(STATE, "round", "repeat")
 def wrong_at_second_launch(model: Model, total: Tensor) -> Tensor:
     """Does not flip a barrier's parity: the second launch reads too early."""
     return torch.zeros_like(total).bfloat16() if model.calls == 1 else Model.round(model, total)
