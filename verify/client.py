@@ -60,12 +60,13 @@ class RequestError(Exception):
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer; `tokens` is None where the server does not count them."""
+    """One answer; `tokens` and `model` are None where the server does not tell them."""
 
     text: str
     truncated: bool
     tokens: int | None
     attempts: int = 1
+    model: str | None = None
 
 
 class _Message(msgspec.Struct):
@@ -84,6 +85,7 @@ class _Usage(msgspec.Struct):
 
 class _Body(msgspec.Struct):
     choices: list[_Choice]
+    model: str | None = None
     usage: _Usage | None = None
 
 
@@ -175,7 +177,7 @@ class Client:
                     content = await self._accepted(path, body)
         except RequestError as error:
             error.attempts = number
-            self._gone = error.kind == "connection"
+            self._gone = error.kind in {"connection", "timeout"}
             raise
         self._gone = False
         return _reply(content, number)
@@ -292,7 +294,7 @@ def _reply(content: bytes, attempts: int) -> Reply:
     if choice.finish_reason != CUT and choice.finish_reason not in ENDED:
         raise RequestError("finish_reason", f"the answer ended by {choice.finish_reason!r}")
     tokens = body.usage.completion_tokens if body.usage else None
-    return Reply(_storable(text), choice.finish_reason == CUT, tokens, attempts)
+    return Reply(_storable(text), choice.finish_reason == CUT, tokens, attempts, body.model)
 
 
 def _storable(text: str) -> str:

@@ -48,10 +48,12 @@ class ServerArm:
         self._offered: list[str] | None = None
         self._retries = 0
         self._failures: Counter[str] = Counter()
+        self._answered_as: Counter[str] = Counter()
 
     async def start(self) -> None:
         """Connect, and settle which model to ask for."""
         await self._stack.enter_async_context(self._client)
+        unlisted = "no list of models"
         try:
             self._offered = await self._client.models()
         except RequestError as error:
@@ -60,11 +62,13 @@ class ServerArm:
                     f"arm {self.name}: no server answers at {self.base_url} "
                     f"({one_line(str(error))}); start it, or correct the address"
                 ) from None
+            unlisted += f" ({error.kind}: {one_line(str(error))})"
         if self.model is None:
             if self._offered is None or len(self._offered) != 1:
-                offered = ", ".join(self._offered or []) or "no list of models"
+                offered = ", ".join(self._offered or []) or unlisted
                 raise UserError(
-                    f"arm {self.name}: {self.base_url} offers {offered}; choose one with --model"
+                    f"arm {self.name}: {self.base_url} offers {offered}; "
+                    "choose one with --model, or correct the address"
                 )
             self.model = self._offered[0]
         elif self._offered and self.model not in self._offered:
@@ -109,11 +113,16 @@ class ServerArm:
             tries = f" (after {error.attempts} attempts)" if error.attempts > 1 else ""
             return Failure(error.kind, one_line(str(error)) + tries)
         self._retries += reply.attempts - 1
+        if reply.model is not None:
+            self._answered_as[reply.model] += 1
         return Completion(reply.text, reply.truncated, reply.tokens)
 
-    def problems(self, suite: str) -> list[str]:  # noqa: ARG002 - a server shows no path taken
-        """None: what a server computes with cannot be seen from here."""
-        return []
+    def problems(self, suite: str) -> list[str]:  # noqa: ARG002 - a model changes for all suites
+        """That it did not stay one model; what a server computes with cannot be seen from here."""
+        if len(self._answered_as) < 2:
+            return []
+        models = ", ".join(one_line(f"{name!r} ({n})") for name, n in self._answered_as.items())
+        return [f"{self.name} answered as more than one model: {models}"]
 
     def settings(self) -> dict[str, Any]:
         """Address, model, load, what was sent beside the suite's sampling, and what went wrong."""
@@ -126,6 +135,7 @@ class ServerArm:
             "extra_parameters": self._client.extras,
             "retries": self._retries,
             "failures": dict(self._failures),
+            "answered_as": dict(self._answered_as),
         }
 
     async def close(self) -> None:

@@ -184,6 +184,14 @@ def test_a_request_never_answered_is_a_timeout(fake_server):
     assert (error.kind, error.attempts, len(server.requests)) == ("timeout", 2, 2)
 
 
+def test_a_server_that_never_answers_is_not_waited_for_again(fake_server):
+    async def never():
+        await asyncio.Event().wait()
+
+    first, second = ask(fake_server(lambda *_: never()), attempts=2, timeout_s=0.2, times=2)
+    assert (first.attempts, second.attempts) == (2, 1)
+
+
 def test_failures_that_stay_are_given_up(fake_server):
     server = fake_server(lambda *_: web.Response(status=500, text="out of memory"))
     error = ask(server, attempts=4)

@@ -85,9 +85,24 @@ def test_which_model_is_asked(fake_server):
     start(server_arm(fake_server(models=("a", "b")), model="b"))
     with pytest.raises(UserError, match=r"does not offer model 'c', but a, b"):
         start(server_arm(fake_server(models=("a", "b")), model="c"))
-    with pytest.raises(UserError, match=r"no list of models; choose one with --model"):
+    with pytest.raises(
+        UserError, match=r"no list of models \(http_404: .*\); choose one with --model"
+    ):
         start(server_arm(fake_server(models=None)))
     start(server_arm(fake_server(models=None), model="c"))
+
+
+def test_a_model_that_changes_on_the_way_is_a_problem(fake_server):
+    names = iter(["m", "m", "other"])
+    arm = server_arm(fake_server(lambda *_: fake_server.completion(model=next(names))))
+    spec = load("gsm8k").spec
+    asyncio.run(collect(arm, spec, ["a", "b"]))
+    assert arm.problems("gsm8k") == []
+    arm = server_arm(fake_server(lambda *_: fake_server.completion(model=next(names, "m"))))
+    asyncio.run(collect(arm, spec, ["a", "b"]))
+    (problem,) = arm.problems("gsm8k")
+    assert "answered as more than one model" in problem
+    assert arm.settings()["answered_as"] == {"other": 1, "m": 1}
 
 
 def test_a_server_that_is_not_there_is_one_line():
