@@ -191,7 +191,7 @@ def _unreviewed(prediction: _Prediction, suite: str) -> Row:
 
 
 def _settings(path: Path) -> dict[str, Setting]:
-    config_file = path.parent.parent.with_name("configs") / "task_config.yaml"
+    config_file = path.resolve().parent.parent.parent / "configs" / "task_config.yaml"
     if not config_file.is_file():
         return flat("harness.name", NAME)
     try:

@@ -82,8 +82,11 @@ def _wrong_value(part: bytes, error: str) -> str:
     name = place.strip("`.")
     if not name:
         return f"{reason}: {_shown(part)}; write one object a line with `item` and `correct`"
-    value = msgspec.json.decode(part)[name]
-    return f"{name} is {value!r}: {reason}; {_REMEDY.get(name, 'write it as a JSON text')}"
+    try:
+        value = repr(msgspec.json.decode(part)[name])
+    except msgspec.MsgspecError:  # what follows on the line is no JSON either
+        value = f"wrong in {_shown(part)}"
+    return f"{name} is {value}: {reason}; {_REMEDY.get(name, 'write it as a JSON text')}"
 
 
 def _shown(part: bytes) -> str:

@@ -215,13 +215,13 @@ class _Table:
         if int in set(map(type, items)):
             items = list(map(str, items))
         self._append("item", list(map(self.codes.__getitem__, items)), np.int32)
-        self._append("repeat", fields["repeat"], np.int32)
+        self._append("repeat", fields["repeat"], np.int32, lines)
         # None becomes NaN in an array of floats.
         score = np.array(fields["correct"], np.float64)
         self._note_errors(fields, lines, score)
         self.chunks["score"].append(score)
         self._append("truncated", _or(fields["truncated"], -1), np.int8)
-        self._append("tokens", _or(fields["completion_tokens"], -1), np.int32)
+        self._append("tokens", _or(fields["completion_tokens"], -1), np.int32, lines)
         self._append("line", lines, np.int32)
         self._append_hashes("prompt", _or(fields["prompt_sha256"], ""), lines)
         self._append_hashes("target", _or(fields["target_sha256"], ""), lines)
@@ -229,8 +229,20 @@ class _Table:
             self.texts[name] += fields[name]
         self.rows += len(items)
 
-    def _append(self, name: str, values: Sequence[Any], dtype: type[np.generic]) -> None:
-        self.chunks[name].append(np.array(values, dtype))
+    def _append(
+        self,
+        name: str,
+        values: Sequence[Any],
+        dtype: type[np.generic],
+        lines: Sequence[int] = (),
+    ) -> None:
+        try:
+            self.chunks[name].append(np.array(values, dtype))
+        except OverflowError:
+            row = next(i for i, value in enumerate(values) if abs(value) >= 2**31)
+            raise self.builder.bad(
+                lines[row], f"{name} is {values[row]}; a count has ten digits at most"
+            ) from None
 
     def _append_hashes(self, name: str, values: Sequence[str], lines: Sequence[int]) -> None:
         try:

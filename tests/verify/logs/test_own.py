@@ -218,3 +218,8 @@ def test_chunks_end_where_they_like(tmp_path_factory, rows, chunk, blank):
             -1 if row.get("completion_tokens") is None else row["completion_tokens"],
             row.get("text"),
         )
+
+
+def test_a_wrong_value_on_a_line_that_is_no_json_further_on(lines, refused):
+    path = lines("log", record("a"), b'{"item": "b", "correct": "yes", "truncated"}')
+    refused(path, "line 2", "correct is wrong in")

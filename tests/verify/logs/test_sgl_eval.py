@@ -129,3 +129,8 @@ def test_a_run_without_metrics_was_not_finished(lines):
 def test_averages_alone_point_to_the_folder(shared_data, refused):
     path = shared_data / "paired" / "sgl_eval_live" / "gsm8k" / "metrics.json"
     refused(path, "give the folder", code=2)
+
+
+def test_a_count_that_no_machine_holds_is_refused(lines, refused):
+    path = lines("output-rs0.jsonl", output("q1"), output("q2", num_generated_tokens=10**20))
+    refused(path, "line 2", "tokens is 100000000000000000000", code=4)
