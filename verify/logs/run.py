@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from itertools import islice
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from verify.logs.source import Found
+from verify.logs.source import Found, flat
 from verify.logs.table import Builder, Choice, Row, refuse
 from verify.store import FILE_NAME, Store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from verify.logs.source import Setting
     from verify.logs.table import Columns
     from verify.store import Record
 
@@ -40,7 +42,27 @@ def read(path: Path, builder: Builder, choice: Choice) -> Found:  # noqa: ARG001
                 number += len(rows)
     except sqlite3.Error as error:
         raise refuse(path, None, f"is no records.sqlite of a run ({error})") from None
-    return Found({})
+    return Found(_settings(path, builder))
+
+
+def _settings(path: Path, builder: Builder) -> dict[str, Setting]:
+    """Of the arm and of the suites that are kept, from the run's manifest if it can be read."""
+    try:
+        manifest = json.loads(path.with_name("manifest.json").read_text(encoding="utf-8"))
+        suites = {
+            name: suite["sampling"]
+            for name, suite in manifest["suites"].items()
+            if builder.suite in (None, name)
+        }
+        arm = manifest["arms"].get(builder.arm, {})
+        return {
+            **flat("model", arm.get("model")),
+            **flat("server", arm.get("base_url")),
+            **flat("harness.name", NAME),
+            **flat("sampling", suites),
+        }
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}  # the records stand without it
 
 
 def columns(records: Sequence[Record]) -> Columns:

@@ -253,7 +253,7 @@ def test_subsets_are_suites_of_their_own(arms, compared, here, refused):
     refused([base, pr, "--split", split], "no columns item and subset", code=2)
 
 
-def own_run(folder, margin=5.0):
+def own_run(folder, margin=5.0, limit=9):
     """A run of ours: two arms in one file, and the manifest that fixed the margin before."""
     folder.mkdir()
     arms = records(both=180, lost=1, gained=1, neither=10)
@@ -264,7 +264,13 @@ def own_run(folder, margin=5.0):
     (folder / "manifest.json").write_text(
         json.dumps(
             {
-                "suites": {"sums": {"margin_pt": margin, "floor": 0.05}},
+                "suites": {
+                    "sums": {
+                        "margin_pt": margin,
+                        "floor": 0.05,
+                        "sampling": {"temperature": 0.0, "max_tokens": limit},
+                    }
+                },
                 "arms": {"base": {"kind": "server"}, "pr": {"kind": "server"}},
             }
         )
@@ -282,6 +288,16 @@ def test_a_runs_own_margin_holds_and_a_change_of_it_is_shown(compared, here):
     _, out, found = compared(*run, "--margin", 9)
     assert "the margin was changed after the answers existed, from 5 to 9 points" in out
     assert found["manifest"]["notes"]
+
+
+def test_runs_on_fresh_starts_are_repeats_of_one_comparison(compared, refused, here):
+    one, other = own_run(here / "one"), own_run(here / "other")
+    words = [w for run in (one, other) for w in ("--base", run[0], "--pr", run[1])]
+    code, _, found = compared(*words)
+    assert code in (0, 3)
+    assert found["suites"][0]["starts"] == {"base": 2, "pr": 2, "controlled": True}
+    longer = own_run(here / "longer", limit=50)
+    refused([one[0], longer[1]], "they differ in sampling.sums.max_tokens: 9 and 50", code=4)
 
 
 def test_wrong_use_is_one_line(arms, refused, here):

@@ -1,3 +1,4 @@
+import json
 import sqlite3
 
 import pytest
@@ -71,3 +72,23 @@ def test_other_databases_are_refused(tmp_path, refused):
     refused(path, "no records.sqlite of a run")
     path.write_bytes(path.read_bytes()[:600])
     refused(path, "no records.sqlite of a run")
+
+
+def test_settings_come_from_the_manifest_beside(run):
+    assert logs.read(f"{run}::pr").settings == {}
+    manifest = {
+        "suites": {"x": {"sampling": {"temperature": 0.0, "max_tokens": 9, "stop": ["Q:"]}}},
+        "arms": {"pr": {"model": "m", "base_url": "http://a/v1"}, "base": {}},
+    }
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    assert logs.read(f"{run}::pr").settings == {
+        "model": "m",
+        "server": "http://a/v1",
+        "harness.name": "kernelproof run",
+        "sampling.x.temperature": 0.0,
+        "sampling.x.max_tokens": 9,
+        "sampling.x.stop": '["Q:"]',
+    }
+    assert "model" not in logs.read(f"{run}::base").settings
+    (run / "manifest.json").write_text("[]")
+    assert logs.read(f"{run}::pr").settings == {}
