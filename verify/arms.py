@@ -179,7 +179,8 @@ class EmbeddedArm:
         if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            with suppress(ConnectionError):
+                await process.communicate()  # waits, and closes its pipes while the loop lives
         if self._log.exists() and not self._log.stat().st_size:
             self._log.unlink()
 

@@ -53,6 +53,7 @@ def run(command: click.Command, name: str) -> NoReturn:
 
 def _interrupt(*_: object) -> None:
     """What Ctrl-C does, also in a background job, where Ctrl-C itself is ignored."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout make` sends it twice; once is enough
     meant = signal.getsignal(signal.SIGINT)
     if not callable(meant):
         raise KeyboardInterrupt

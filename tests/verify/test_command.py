@@ -59,6 +59,7 @@ def test_sigterm_cleans_up_like_an_interruption(ctrl_c):
         "        os.kill(os.getpid(), signal.SIGTERM)\n"
         "        signal.pause()\n"
         "    finally:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"  # as make and timeout both send it
         "        print('cleaned up')\n"
         "run(click.command()(work), 'p')\n"
     )
