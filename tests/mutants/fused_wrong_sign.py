@@ -1,9 +1,9 @@
 """The fused Triton kernel with one sign wrong: it rotates forward instead of back."""
 
-from tests.mutants.planted import plant
+from verify.faults.triton_source import planted
 
-fused_triton = plant(
-    "planted_wrong_sign",
+fused_triton = planted(
+    "wrong_sign",
     "tl.join(re * cos + im * sin, im * cos - re * sin)",
     "tl.join(re * cos - im * sin, im * cos + re * sin)",
 ).fused_triton

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from verify import cases, compare, harness, inputs, session
+from verify.faults.triton_source import planted
 
 SPEC = cases.reduced(cases.KernelSpec())
 CASES = [case for case in cases.grid(SPEC, "quick") if case.draw == 0]  # one of each family
@@ -106,7 +107,5 @@ def test_claim_of_ftz_allows_what_is_flushed_in_places():
 
 
 def test_fault_that_does_not_apply_is_an_error():
-    from tests.mutants.planted import plant
-
     with pytest.raises(ValueError, match="stands 0 times"):
-        plant("nowhere", "no such line in the kernel", "")
+        planted("nowhere", "no such line in the kernel", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import linecache
 from collections import Counter
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def test_stage_is_replaced(entry):
 @pytest.mark.parametrize("entry", SOURCES.values(), ids=SOURCES)
 def test_source_is_changed_in_one_place(entry):
     planted = entry.plant()
-    changed = Path(planted.__globals__["__file__"]).read_text(encoding="utf-8")
+    changed = "".join(linecache.getlines(planted.__globals__["__file__"]))
     assert changed == SOURCE.read_text(encoding="utf-8").replace(entry.anchor, entry.written)
     assert entry.anchor != entry.written
     assert planted is not kernel.fused_triton
@@ -95,7 +96,7 @@ def test_a_dead_anchor_is_refused():
 def test_a_fault_is_a_few_lines():
     for module in FAMILIES:
         for node in ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef):
+            if isinstance(node, ast.FunctionDef) and node.decorator_list:
                 assert node.end_lineno - node.lineno < 16, node.name
 
 

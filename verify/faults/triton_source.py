@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
+import linecache
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -19,6 +19,30 @@ if TYPE_CHECKING:
     from verify.harness import Candidate
 
 SOURCE = Path(inspect.getfile(kernel)).with_name("fused_triton.py")
+
+
+def planted(name: str, anchor: str, written: str) -> ModuleType:
+    """The fused kernel's module with one place of its source changed.
+
+    Raises:
+        ValueError: the anchor does not stand in the source exactly once.
+    """
+    source = SOURCE.read_text(encoding="utf-8")
+    if (found := source.count(anchor)) != 1:
+        raise ValueError(f"fault {name}: its anchor stands {found} times in {SOURCE}")
+    source = source.replace(anchor, written)
+    module = ModuleType(f"planted_{name}")
+    module.__file__ = f"<{module.__name__}>"
+    # Triton reads the source of its functions back; no file needs to be left behind for that.
+    linecache.cache[module.__file__] = (
+        len(source),
+        None,
+        source.splitlines(keepends=True),
+        module.__file__,
+    )
+    sys.modules[module.__name__] = module
+    exec(compile(source, module.__file__, "exec"), module.__dict__)  # noqa: S102 - our own source
+    return module
 
 
 @dataclass(frozen=True)
@@ -44,19 +68,7 @@ class SourceFault(Fault):
         Raises:
             ValueError: the anchor does not stand in the source exactly once.
         """
-        source = SOURCE.read_text(encoding="utf-8")
-        if (found := source.count(self.anchor)) != 1:
-            raise ValueError(f"fault {self.name}: its anchor stands {found} times in {SOURCE}")
-        # A real file, from which Triton reads the source of its functions.
-        path = Path(tempfile.mkdtemp(prefix="kernelproof-")) / f"{self.name}.py"
-        path.write_text(source.replace(self.anchor, self.written), encoding="utf-8")
-        spec = importlib.util.spec_from_file_location(f"planted_{self.name}", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[module.__name__] = module
-        spec.loader.exec_module(module)
-        return cast("Candidate", module.fused_triton)
+        return cast("Candidate", planted(self.name, self.anchor, self.written).fused_triton)
 
 
 for name, sees, description, anchor, written in (
