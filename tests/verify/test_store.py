@@ -56,6 +56,15 @@ def test_items_come_back_in_order_and_by_suite(tmp_path):
         assert list(opened.items("s")) == items  # all or none
 
 
+def test_a_longer_answer_takes_the_place_of_an_unfinished_one(tmp_path):
+    longer = record("a", truncated=False, completion_tokens=70)
+    with Store.open(tmp_path / "r.sqlite") as opened:
+        opened.add(record("a", truncated=True))
+        opened.add(record("b"))
+        opened.replace(longer)
+        assert sorted(opened.records(), key=lambda r: r.item) == [longer, record("b")]
+
+
 def test_an_answer_is_kept_once(tmp_path):
     with Store.open(tmp_path / "r.sqlite") as opened:
         opened.add(record())

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evals.suite import SuiteError, load
+from evals.suite import load, names
 from verify.command import UserError
 from verify.store import FILE_NAME
 
@@ -64,12 +64,11 @@ def embedded(logs: Sequence[Log]) -> bool:
 
 
 def _default(suite: str) -> Margin | None:
-    try:
+    if suite in names():
         spec = load(suite).spec
-    except SuiteError:
-        found = next((f for name, f in _FAMILIES.items() if suite.lower().startswith(name)), None)
-        return None if found is None else Margin(found[0], "the benchmark's default", found[1])
-    return Margin(spec.margin_pt, "the suite", spec.floor)
+        return Margin(spec.margin_pt, "the suite", spec.floor)
+    found = next((f for name, f in _FAMILIES.items() if suite.lower().startswith(name)), None)
+    return None if found is None else Margin(found[0], "the benchmark's default", found[1])
 
 
 def _in_manifest(suite: str, logs: Sequence[Log]) -> Margin | None:

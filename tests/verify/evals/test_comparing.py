@@ -321,6 +321,19 @@ def test_a_suite_without_a_default_margin_asks_for_one(arms, refused, compared):
     assert compared(*files, "--margin", "sums=2")[0] == 0
 
 
+@pytest.mark.parametrize("name", ["\0", ".", "/", "../evals/gsm8k", "\x1b[31m"])
+def test_a_suites_name_is_never_taken_for_a_path(arms, refused, name):
+    files = arms(lambda _, row: row | {"suite": name})
+    refused(files, "has no default margin", code=2)
+
+
+@pytest.mark.parametrize(("name", "margin"), [("gsm8k_cot", 1), ("AIME25", 5), ("gpqa_main", 3)])
+def test_benchmarks_have_default_margins(arms, compared, name, margin):
+    _, _, found = compared(*arms(lambda _, row: row | {"suite": name}))
+    assert found["suites"][0]["noninferiority"]["margin_pt"] == margin
+    assert found["manifest"]["suites"][name]["margin_from"] == "the benchmark's default"
+
+
 def test_suites_of_one_arm_only_are_refused(arms, refused, compared, here):
     base, pr = arms()
     both = write(
