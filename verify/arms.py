@@ -150,8 +150,8 @@ class EmbeddedArm:
         self._fused_in[spec.name] = calls + self._fused - before
 
     def problems(self, suite: str) -> list[str]:
-        """That the kernel was never called, if so."""
-        if self.kernel is None or self._fused_in.get(suite, 0) > 0:
+        """That the kernel was never called, if so; of a broken arm its failures tell."""
+        if self.kernel is None or self._broken is not None or self._fused_in.get(suite, 0) > 0:
             return []
         reasons = ", ".join(f"{why} ({n} calls)" for why, n in self._done.reasons.items())
         return [f"{self.name} never took the fused path: {reasons or 'it was never called'}"]

@@ -105,7 +105,8 @@ def test_a_users_kernel_answers_and_its_calls_are_counted(embedded, tmp_path):
     ],
 )
 def test_a_kernel_that_breaks_leaves_questions_unanswered(embedded, kernel, message):
-    _, answers = embedded(f"mine_kernels:{kernel}")
+    arm, answers = embedded(f"mine_kernels:{kernel}")
+    assert arm.problems("mini-gpqa") == [], "it was called: what came of it is told by the failures"
     assert sorted(answers) == [0, 1, 2]
     assert all(isinstance(found, Failure) for found in answers.values())
     assert message in answers[0].message
