@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import math
 from collections import defaultdict
@@ -201,7 +200,8 @@ class _Table:
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
         # An item's code is the number of items seen before it.
-        self.codes: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+        self.codes: defaultdict[str, int] = defaultdict()
+        self.codes.default_factory = self.codes.__len__
         self.chunks: dict[str, list[npt.NDArray[Any]]] = {
             name: [] for name in ("item", "repeat", "score", "truncated", "tokens", "line")
         }
@@ -214,7 +214,7 @@ class _Table:
         items = fields["item"]
         if int in set(map(type, items)):
             items = list(map(str, items))
-        self._append("item", list(map(self.codes.__getitem__, items)), np.int32)
+        self.chunks["item"].append(self._codes(items))
         self._append("repeat", fields["repeat"], np.int32, lines)
         # None becomes NaN in an array of floats.
         score = np.array(fields["correct"], np.float64)
@@ -228,6 +228,15 @@ class _Table:
         for name in self.texts:
             self.texts[name] += fields[name]
         self.rows += len(items)
+
+    def _codes(self, items: Sequence[str]) -> npt.NDArray[np.int32]:
+        """Codes of the items; many new ones, the usual case, are entered at once."""
+        seen = len(self.codes)
+        new = dict(zip(items, range(seen, seen + len(items)), strict=True))
+        if len(new) == len(items) and self.codes.keys().isdisjoint(new):
+            self.codes.update(new)
+            return np.arange(seen, len(self.codes), dtype=np.int32)
+        return np.array(list(map(self.codes.__getitem__, items)), np.int32)
 
     def _append(
         self,
