@@ -529,6 +529,8 @@ def test_an_interrupted_run_keeps_what_was_answered(suite, servers, fake_server,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        # tests started in the background inherit that Ctrl-C is ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - see above
     )
     try:
         assert reached.wait(60)
