@@ -1,4 +1,4 @@
-"""The kernel grid under pytest: its options, one GPU and a share of the cores a worker, a summary.
+"""Tests under pytest: hardware, the kernel grid's options, a share of the machine, a summary.
 
 `pytest -n auto` spreads the grid of `verify.cases` over processes; `--candidate`, `--budget`,
 `--plan` and `--seed` mean what they mean for `python -m verify.kernel`.
@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 
@@ -40,11 +41,15 @@ def _share_of_the_machine() -> None:
 _share_of_the_machine()
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # tests import tests.mutants
 
-import pytest  # noqa: E402, TC002 - the share comes first; hooks are typed by it
+import pytest  # noqa: E402 - the share comes first; hooks are typed by it
 
-from verify import cases  # noqa: E402 - imports torch
+from tests import hardware  # noqa: E402
+from verify import cases, session  # noqa: E402 - imports torch
 
-BUILT_IN = ("kernel:chain", "kernel:fused_triton")
+REGISTRY = hardware.Registry.read()
+
+_REPEATED = 20
+"""Most failures that a printed line names one by one."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,7 +58,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--candidate",
         action="append",
-        help=f"kernel to verify, module:function; repeatable (default {', '.join(BUILT_IN)})",
+        help="kernel to verify, module:function; repeatable "
+        f"(default {', '.join(session.OWN_CLAIMS)})",
     )
     group.addoption(
         "--budget", choices=get_args(cases.Budget), default="quick", help="cases a family"
@@ -63,7 +69,53 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=get_args(cases.Plan),
         help="shapes to use (default: reduced where Triton is interpreted, else whole)",
     )
+    group.addoption(
+        "--hardware", metavar="ARCH", help="only tests that must run on cpu, sm90, sm100 ..."
+    )
     group.addoption("--seed", type=int, default=0, help="seed of every draw in the grid")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse hardware that is unknown or absent, before anything is collected."""
+    asked = config.option.hardware
+    if asked is None:
+        return
+    if asked not in REGISTRY.known:
+        known = ", ".join(sorted(REGISTRY.known))
+        raise pytest.UsageError(
+            f"--hardware {asked}: no test is declared for it; choose among {known}"
+        )
+    if asked not in hardware.here():
+        raise pytest.UsageError(
+            f"--hardware {asked}: this machine has {', '.join(sorted(hardware.here()))}"
+        )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Every test says where it must run; --hardware keeps those of one architecture."""
+    undeclared = [item.nodeid for item in items if not REGISTRY.of(item.nodeid)]
+    if undeclared:
+        raise pytest.UsageError(
+            f"{undeclared[0]} and {len(undeclared) - 1} more tests do not say where they must run; "
+            "add their file to tests/hardware.toml"
+        )
+    asked = config.option.hardware
+    if asked is not None:
+        kept = [item for item in items if asked in REGISTRY.of(item.nodeid)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[pytest.TestReport]:
+    """A test that was skipped where it must run has failed."""
+    report: pytest.TestReport = yield
+    if report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if REGISTRY.wrongly_skipped(item.nodeid, reason, hardware.here()):
+            report.outcome = "failed"
+            report.longrepr = f"{item.nodeid} must run on this machine and was skipped: {reason}"
+    return report
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -72,9 +124,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         option = metafunc.config.option
         grid = [
             (candidate, case)
-            for candidate in option.candidate or BUILT_IN
+            for candidate in option.candidate or session.OWN_CLAIMS
             for case in cases.grid(
-                cases.KernelSpec(), option.budget, option.plan or _plan(candidate)
+                session.spec_of(candidate),
+                option.budget,
+                option.plan or _plan(candidate),
+                cuda=_cuda(),
             )
         ]
         metafunc.parametrize(
@@ -84,14 +139,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _plan(candidate: str) -> cases.Plan:
     """Fixed beforehand, not measured: all workers must collect the same tests."""
+    return "reduced" if "triton" in candidate and not _cuda() else "whole"
+
+
+def _cuda() -> bool:
     import torch  # noqa: PLC0415 - a run without the grid need not wait for it
 
-    interpreted = "triton" in candidate and not torch.cuda.is_available()
-    return "reduced" if interpreted else "whole"
+    return torch.cuda.is_available()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """A line for each candidate: how many cases ran, and which layers are right."""
+    """Each candidate: how many cases ran, which layers are right; and how to repeat failures."""
     counts: dict[str, Counter[str]] = {}
     for report in _grid_reports(terminalreporter):
         properties = dict(report.user_properties)
@@ -107,6 +165,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             for layer in ("1", "2")
         ]
         terminalreporter.write_line(f"{candidate}: {count['cases']} cases, {', '.join(words)}")
+    failed = list(dict.fromkeys(r.nodeid for r in terminalreporter.getreports("failed")))
+    if failed:
+        options = terminalreporter.config.invocation_params.args
+        kept = [word for word in options if not Path(word.partition("::")[0]).exists()]
+        how = failed if len(failed) <= _REPEATED else ["--last-failed"]
+        line = shlex.join(["python", "-m", "pytest", *kept, *how])
+        terminalreporter.write_line(f"to repeat what failed: {line}")
 
 
 def _grid_reports(terminalreporter: pytest.TerminalReporter) -> Iterable[pytest.TestReport]:

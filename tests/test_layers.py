@@ -13,12 +13,15 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = [
     {"kernel"},
     {"evals"},
-    {"verify.formats"},
+    {"verify.formats", "verify.contracts"},
     {"verify.oracle"},
+    {"verify.spec", "verify.families"},
     {"verify.cases", "verify.inputs"},
+    {"verify.guard", "verify.launch"},
     {"verify.harness"},
-    {"verify.compare"},
+    {"verify.findings", "verify.describe", "verify.checks", "verify.compare"},
     {"verify.verdict", "verify.command", "verify.pool", "verify.session"},
+    {"verify.tally", "verify.show"},
     {"verify.faults"},
     {"verify.stats"},
     {"verify.store"},
@@ -38,7 +41,22 @@ FLOORS = [
 ]
 OURS = ("kernel", "evals", "verify", "reports")
 # Layers 1 and 2 judge kernel/ and must share no code with it.
-INDEPENDENT = ("formats", "oracle", "cases", "inputs", "harness", "compare")
+INDEPENDENT = (
+    "formats",
+    "contracts",
+    "oracle",
+    "spec",
+    "families",
+    "cases",
+    "inputs",
+    "guard",
+    "launch",
+    "harness",
+    "findings",
+    "describe",
+    "checks",
+    "compare",
+)
 
 
 def floor_of(module: str) -> int:

@@ -1,268 +1,251 @@
-"""Calls a kernel so that it cannot hide what it does to memory: poison, guards, pristine copies.
-
-A launch is given outputs filled with one byte pattern inside a buffer that holds the pattern on
-both sides too, and inputs whose neighbourhood is NaN. Afterwards the harness says what changed; it
-judges nothing.
-"""
+"""The probes: ways of launching a kernel, each a function from inputs to what was seen."""
 
 from __future__ import annotations
 
-import functools
-import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
-from verify import oracle
+from verify.guard import Guarded
+from verify.launch import FORMS, POISONS, Candidate, Form, Given, Launch, Stage, attempt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from torch import Tensor
 
-    from verify.inputs import Inputs
-    from verify.inputs.tables import Table
-    from verify.oracle import Weight
+    from verify.cases import Probe
 
-Form = Literal["bf16", "mxfp8"]
-
-POISONS = (0xFF, 0xA5)
-"""0xFF is NaN in BF16, E4M3 and E8M0; 0xA5 a small number in each. What is left unwritten, or
-written with one of the two by chance, shows in the other launch."""
-
-_NAN_BYTE = 0xFF
-_PAGE = 4096
-"""Guards are a multiple of this, so that what lies between keeps its alignment."""
-
-
-class Candidate(Protocol):
-    """A kernel under test; see DESIGN for the arguments."""
-
-    def __call__(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        cos_sin: Tensor,
-        positions: Tensor,
-        *,
-        head_dim: int = 512,
-        out: Tensor | None = None,
-        q: Tensor | None = None,
-        scales: Tensor | None = None,
-    ) -> None:
-        """Write into `out`, or into `q` and `scales`."""
-
-
-class Guarded:
-    """A tensor in the middle of a buffer that is filled with one byte."""
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        dtype: torch.dtype,
-        fill: int,
-        guard: int,
-        device: torch.device,
-    ) -> None:
-        self.fill = fill
-        self.guard = -(-guard // _PAGE) * _PAGE
-        live = torch.Size(shape).numel() * dtype.itemsize
-        self.end = self.guard + live
-        # Whole 8-byte words, as which two buffers compare six times faster than as bytes.
-        size = -(-(self.end + self.guard) // 8) * 8
-        self.raw = torch.full((size,), fill, dtype=torch.uint8, device=device)
-        self.tensor = self.raw[self.guard : self.end].view(dtype).view(shape)
-        self.pristine: Tensor | None = None
-
-    @classmethod
-    def holding(cls, values: Tensor, guard: int) -> Guarded:
-        """A guarded copy that remembers what it holds, NaN on both sides (-1 for integers)."""
-        copy = cls(tuple(values.shape), values.dtype, _NAN_BYTE, guard, values.device)
-        copy.tensor.copy_(values)
-        copy.pristine = copy.raw.clone()
-        return copy
-
-    def broken(self) -> int | None:
-        """Offset in bytes, from the tensor's start, of the first guard byte that changed."""
-        before = self.raw[: self.guard] != self.fill
-        after = self.raw[self.end :] != self.fill
-        # What lies behind is the likelier overrun, and nearest to the tensor the likelier cause.
-        if bool(after.any()):
-            return self.end - self.guard + int(after.nonzero()[0, 0])
-        if bool(before.any()):
-            return int(before.nonzero()[-1, 0]) - self.guard
-        return None
-
-    def changed(self) -> bool:
-        """Whether anything differs from what `holding` put there; restores it."""
-        assert self.pristine is not None
-        if torch.equal(self.raw.view(torch.int64), self.pristine.view(torch.int64)):
-            return False
-        self.raw.copy_(self.pristine)
-        return True
+__all__ = ["Candidate", "Launch", "Outcome", "Refusal", "Stage", "Step", "run"]
 
 
 @dataclass(frozen=True)
-class Launch:
-    """What one call did.
+class Step:
+    """The launches on one set of inputs.
 
     Attributes:
-        form: which outputs it was given.
-        poison: the byte that filled them.
-        outputs: `out`, or `q` and `scales`, as the call left them.
-        overruns: per output, offset in bytes from its start of a guard byte that changed.
-        altered: inputs that no longer hold what they were given, and settings of torch that are
-            no longer what they were.
-        error: the exception, one line; None if there was none.
-        seconds: duration of the call, device included.
+        inputs: what they were given.
+        launches: in order.
+        rows: INT64 [T], the rows of the first step that these are; None: another problem.
     """
 
-    form: Form
-    poison: int
-    outputs: dict[str, Tensor]
-    overruns: dict[str, int]
-    altered: tuple[str, ...]
-    error: str | None
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """All launches of a case, each form once with every poison."""
-
+    inputs: Given
     launches: tuple[Launch, ...]
+    rows: Tensor | None = None
 
     def of(self, form: Form) -> list[Launch]:
         """The launches of one form that ended without an error."""
         return [a for a in self.launches if a.form == form and a.error is None]
 
 
-def run(candidate: Candidate, inputs: Inputs) -> Outcome:
-    """Launch both forms on differently poisoned buffers; an exception ends only its launch."""
-    staged = stage(inputs)
-    forms: tuple[Form, ...] = ("bf16", "mxfp8")
-    return Outcome(
-        tuple(launch(candidate, inputs, staged, form, p) for form in forms for p in POISONS)
-    )
+@dataclass(frozen=True)
+class Refusal:
+    """What came of a call that must be refused.
+
+    Attributes:
+        what: is wrong with it.
+        beyond: only that T is larger than the kernel says it takes.
+        form: which outputs it was given.
+        error: what it raised, one line.
+        written: outputs and inputs that changed.
+    """
+
+    what: str
+    beyond: bool
+    form: Form
+    error: str | None
+    written: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Staged:
-    """Inputs where the kernel finds them."""
+class Outcome:
+    """All that was seen of a case."""
 
-    x: Tensor
-    buffers: dict[str, Guarded]
+    steps: tuple[Step, ...]
+    refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """Of all steps."""
+        return tuple(launch for step in self.steps for launch in step.launches)
+
+    def of(self, form: Form) -> list[Launch]:
+        """The launches of one form that ended without an error."""
+        return [launch for step in self.steps for launch in step.of(form)]
 
 
-def stage(inputs: Inputs) -> Staged:
-    """Lay the inputs out as the case says, everything around them NaN."""
-    case = inputs.case
-    wide = case.buffer * case.head_dim
-    # NaN in the heads beside the kernel's own, and a whole row of it before and after.
-    buffer = torch.full(
-        (case.tokens, wide), torch.nan, dtype=inputs.x.dtype, device=inputs.x.device
+def run(candidate: Candidate, inputs: Given) -> Outcome:
+    """Launch a case by its probe; an exception ends only its launch."""
+    return PROBES[inputs.case.probe](candidate, inputs)
+
+
+def forms(candidate: Candidate, inputs: Given) -> Outcome:
+    """Each output form with each poison, on fresh outputs."""
+    stage = Stage(inputs)
+    launches = tuple(stage.launch(candidate, form, p) for form in FORMS for p in POISONS)
+    return Outcome((Step(inputs, launches, torch.arange(inputs.rows, device=inputs.device)),))
+
+
+_REUSED_ROWS = (4, 17, 1, 16)
+
+
+def reuse(candidate: Candidate, inputs: Given) -> Outcome:
+    """All on one allocation: other T, other contents, a NaN, and at last the first again."""
+    stage = Stage(inputs, lasting=True)
+    problems = list(_problems(inputs, _REUSED_ROWS))
+    steps = []
+    for number, (given, rows) in enumerate(problems):
+        stage.load(given)
+        poison = POISONS[1 if number == len(problems) - 1 else number % 2]
+        launches = tuple(stage.launch(candidate, form, poison) for form in FORMS)
+        steps.append(Step(given, launches, rows))
+    return Outcome(tuple(steps))
+
+
+def _problems(inputs: Given, counts: tuple[int, ...]) -> Iterator[tuple[Given, Tensor | None]]:
+    everything = torch.arange(inputs.rows, device=inputs.device)
+    yield inputs, everything
+    for count in counts:
+        if count <= inputs.rows:
+            rows = (3 + 5 * everything[:count]) % inputs.rows
+            yield inputs.take(rows), rows
+    yield inputs.reweighted(), None
+    yield inputs.with_a_nan(), None
+    yield inputs, everything
+
+
+def refuse(candidate: Candidate, inputs: Given) -> Outcome:
+    """Malformed calls, each of which must raise before it writes."""
+    stage = Stage(inputs)
+    refusals = []
+    for malformed in inputs.malformed():
+        for form in FORMS:
+            guarded = stage.outputs(form, POISONS[0])
+            tensors = {name: buffer.tensor for name, buffer in guarded.items()}
+            arguments, outputs = malformed.change(stage.arguments(), tensors)
+
+            def call(
+                arguments: dict[str, Tensor] = arguments,
+                outputs: dict[str, Tensor] = outputs,
+            ) -> None:
+                candidate(*arguments.values(), **inputs.options, **outputs)
+
+            error = attempt(call, inputs.device)
+            written = [name for name, buffer in guarded.items() if not buffer.untouched()]
+            written += [
+                name
+                for name, tensor in outputs.items()
+                if bool((tensor.view(torch.uint8) != POISONS[0]).any())
+            ]
+            refusals.append(
+                Refusal(
+                    malformed.what,
+                    malformed.beyond,
+                    form,
+                    error,
+                    tuple(dict.fromkeys((*written, *stage.altered()))),
+                )
+            )
+    return Outcome((), tuple(refusals))
+
+
+# On a GPU only.
+
+
+def graph(candidate: Candidate, inputs: Given) -> Outcome:
+    """Captured once and replayed on other contents, outputs poisoned before each replay.
+
+    A kernel that cannot be captured, since it waits for the device, leaves nothing to judge.
+    """
+    stage = Stage(inputs, lasting=True)
+    graphs: dict[Form, torch.cuda.CUDAGraph] = {}
+    for form in FORMS:
+        stage.launch(candidate, form, POISONS[0])  # compiles, and allocates what it keeps
+        tensors = {n: buffer.tensor for n, buffer in stage.outputs(form, POISONS[0]).items()}
+        graphs[form] = torch.cuda.CUDAGraph()
+
+        def capture(form: Form = form, tensors: dict[str, Tensor] = tensors) -> None:
+            with torch.cuda.graph(graphs[form]):
+                candidate(*stage.arguments().values(), **inputs.options, **tensors)
+
+        if attempt(capture, inputs.device) is not None:
+            return Outcome(())
+    turned = torch.arange(inputs.rows, device=inputs.device).roll(1)
+    steps = []
+    for number, (given, rows) in enumerate((*_problems(inputs, ()), (inputs.take(turned), turned))):
+        stage.load(given)
+        launches = []
+        for form in FORMS:
+            poison = POISONS[number % 2]
+            outputs = stage.outputs(form, poison)
+            launches.append(stage.watch(graphs[form].replay, form, poison, outputs))
+        steps.append(Step(given, tuple(launches), rows))
+    return Outcome(tuple(steps))
+
+
+_LATE_CYCLES = 20_000_000
+"""Some ten milliseconds of a GPU's clock."""
+
+
+def stream(candidate: Candidate, inputs: Given) -> Outcome:
+    """On another stream than the default one, where the inputs arrive while the kernel waits."""
+    stage = Stage(inputs, lasting=True)
+    side = torch.cuda.Stream(inputs.device)  # type: ignore[no-untyped-call]  # torch's
+
+    def late(*arguments: Tensor, **rest: object) -> None:
+        held = [b for b in stage.buffers.values() if isinstance(b, Guarded)]
+        for buffer in held:
+            buffer.raw[:] = 0xFF  # NaN, or position -1
+        torch.cuda.synchronize(inputs.device)
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(_LATE_CYCLES)  # type: ignore[no-untyped-call]  # noqa: SLF001 - as torch's own tests wait
+            for buffer in held:
+                buffer.restore()
+            candidate(*arguments, **rest)
+
+    launches = tuple(stage.launch(late, form, POISONS[0]) for form in FORMS)
+    return Outcome((Step(inputs, launches),))
+
+
+_REPEATS, _NOISE_BYTES = 100, 2**28
+
+
+def pressure(candidate: Candidate, inputs: Given) -> Outcome:
+    """Many repeats while another stream keeps the memory busy; what differs is shown."""
+    stage = Stage(inputs, lasting=True)
+    noise = torch.zeros(_NOISE_BYTES, dtype=torch.uint8, device=inputs.device)
+    side = torch.cuda.Stream(inputs.device)  # type: ignore[no-untyped-call]  # torch's
+
+    def amid_noise(*arguments: Tensor, **rest: object) -> None:
+        with torch.cuda.stream(side):
+            noise.copy_(noise.flip(0))
+        candidate(*arguments, **rest)
+
+    launches = []
+    for form in FORMS:
+        first = stage.launch(candidate, form, POISONS[0])
+        last = first
+        for number in range(_REPEATS):
+            last = stage.launch(amid_noise, form, POISONS[(number + 1) % 2])
+            if last.error is not None or not _same(first, last):
+                break
+        launches += [first, last]
+    return Outcome((Step(inputs, tuple(launches)),))
+
+
+def _same(one: Launch, other: Launch) -> bool:
+    return all(
+        torch.equal(tensor.view(torch.uint8), other.outputs[name].view(torch.uint8))
+        for name, tensor in one.outputs.items()
     )
-    start = case.first * case.head_dim
-    columns = case.groups * case.k
-    buffer[:, start : start + columns] = inputs.x.view(case.tokens, columns)
-    rows = Guarded.holding(buffer, wide * buffer.itemsize)
-    x = rows.tensor[:, start : start + columns].view(case.tokens, case.groups, case.k)
-    return Staged(
-        x,
-        {
-            "x": rows,
-            "weight": _staged_weight(inputs.weight),
-            "cos_sin": _staged_table(inputs.table),
-            "positions": Guarded.holding(inputs.positions, _PAGE),
-        },
-    )
 
 
-# Large and shared between cases; `Guarded.changed` restores them if a kernel wrote to them.
-
-
-@functools.lru_cache(maxsize=2)
-def _staged_weight(weight: Weight) -> Guarded:
-    return Guarded.holding(weight.bf16, _PAGE)
-
-
-@functools.lru_cache(maxsize=4)
-def _staged_table(table: Table) -> Guarded:
-    return Guarded.holding(table.cos_sin, _PAGE)
-
-
-def launch(candidate: Candidate, inputs: Inputs, staged: Staged, form: Form, poison: int) -> Launch:
-    """Call the kernel once on fresh outputs filled with `poison`."""
-    outputs = _outputs(inputs, form, poison)
-    buffers = staged.buffers
-    error = None
-    before = settings()
-    began = time.perf_counter()
-    try:
-        candidate(
-            staged.x,
-            buffers["weight"].tensor,
-            buffers["cos_sin"].tensor,
-            buffers["positions"].tensor,
-            head_dim=inputs.case.head_dim,
-            **{name: buffer.tensor for name, buffer in outputs.items()},
-        )
-        if inputs.x.is_cuda:
-            torch.cuda.synchronize(inputs.x.device)
-    except (Exception, SystemExit) as raised:  # noqa: BLE001 - whatever it raises is the finding
-        error = _told(raised)
-    seconds = time.perf_counter() - began
-    torch.set_flush_denormal(False)  # state that a kernel may leave behind in this thread
-    left = tuple(name for name, value in settings().items() if value != before[name])
-    if left:
-        restore(before)
-    overruns = {name: buffer.broken() for name, buffer in outputs.items()}
-    return Launch(
-        form=form,
-        poison=poison,
-        outputs={name: buffer.tensor for name, buffer in outputs.items()},
-        overruns={name: offset for name, offset in overruns.items() if offset is not None},
-        altered=(*(name for name, buffer in buffers.items() if buffer.changed()), *left),
-        error=error,
-        seconds=seconds,
-    )
-
-
-def _told(raised: BaseException) -> str:
-    """Its type and message, one line that any terminal and file can take."""
-    try:
-        message = " ".join(str(raised).split())[:300]
-    except Exception:  # noqa: BLE001 - the candidate's class, the candidate's __str__
-        message = "(its message raises, too)"
-    line = f"{type(raised).__name__}: {message}"
-    return "".join(c if c.isprintable() else "\ufffd" for c in line)
-
-
-def settings() -> dict[str, Any]:
-    """What a call can change for everything that runs after it."""
-    return {
-        "torch's default dtype": torch.get_default_dtype(),
-        "torch's default device": torch.get_default_device(),
-        "torch's grad mode": torch.is_grad_enabled(),
-    }
-
-
-def restore(before: dict[str, Any]) -> None:
-    """Put back what `settings` told."""
-    dtype, device, grad = before.values()
-    torch.set_default_dtype(dtype)
-    if torch.get_default_device() != device:  # setting one, even the same, slows every call
-        torch.set_default_device(device)
-    torch.set_grad_enabled(grad)
-
-
-def _outputs(inputs: Inputs, form: Form, poison: int) -> dict[str, Guarded]:
-    case, device = inputs.case, inputs.x.device
-    columns = case.groups * case.rank
-    if form == "bf16":
-        shape = (case.tokens, columns)
-        return {"out": Guarded(shape, torch.bfloat16, poison, 4 * columns, device)}
-    size = oracle.scale_bytes(case.tokens, columns)
-    return {
-        "q": Guarded((case.tokens, columns), torch.float8_e4m3fn, poison, 4 * columns, device),
-        "scales": Guarded((size,), torch.uint8, poison, size, device),
-    }
+PROBES: dict[Probe, Callable[[Candidate, Given], Outcome]] = {
+    "forms": forms,
+    "reuse": reuse,
+    "refuse": refuse,
+    "graph": graph,
+    "stream": stream,
+    "pressure": pressure,
+}

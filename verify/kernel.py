@@ -7,8 +7,7 @@ import os
 import platform
 import shlex
 import time
-from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -20,15 +19,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from verify import cases, session
 from verify.cases import Arithmetic, Budget, Case, KernelSpec
 from verify.command import UserError, run
-from verify.compare import CHECKS, Finding, Judgement
+from verify.compare import Finding, Judgement
+from verify.contracts import CONTRACTS, DEFAULT
+from verify.formats import BLOCK
 from verify.pool import Lost, Pool
 from verify.session import Measure, Pace
-from verify.verdict import Verdict
+from verify.show import LAYERS, told
+from verify.tally import Tally, floors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
-LAYERS = {1: "BF16 output", 2: "MXFP8 codes and scale bytes"}
+    from verify.verdict import Verdict
 
 _MOST_WORKERS = 8
 _LIMIT_S, _LIMIT_LAUNCHES = 60.0, 40
@@ -36,68 +38,6 @@ _LIMIT_S, _LIMIT_LAUNCHES = 60.0, 40
 
 _LIMIT_AFTER_HANG_S = 15.0
 """Once a call has hung, others are likely to; the grid shall still end in minutes."""
-
-_SHOWN_PER_LAYER = 6
-
-
-@dataclass
-class Tally:
-    """What a run has found so far.
-
-    Attributes:
-        planned: cases to execute.
-        executed: cases that ended, whether or not they found something.
-        judged: by layer, the cases that had something to judge.
-        findings: of all cases, in order of arrival.
-        tiers: cases by what decided layer 1.
-        use: the largest share of its bound that a case needed, by tier.
-        scale_bytes: distinct scale bytes asked for.
-        codes: distinct codes asked for.
-        tokens: distinct T.
-        flushed: cases in which subnormals counted as zero.
-        unjudged_blocks: blocks with NaN or Inf.
-    """
-
-    planned: int
-    executed: int = 0
-    judged: Counter[int] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
-    tiers: Counter[str] = field(default_factory=Counter)
-    use: dict[str, float] = field(default_factory=dict)
-    scale_bytes: set[int] = field(default_factory=set)
-    codes: set[int] = field(default_factory=set)
-    tokens: set[int] = field(default_factory=set)
-    flushed: int = 0
-    unjudged_blocks: int = 0
-
-    def add(self, judgement: Judgement) -> None:
-        """Count a case."""
-        self.executed += 1
-        self.judged.update(judgement.judged)
-        self.findings += judgement.findings
-        self.tiers[judgement.tier] += 1
-        self.use[judgement.tier] = max(self.use.get(judgement.tier, 0.0), judgement.use)
-        self.scale_bytes |= judgement.scale_bytes
-        self.codes |= judgement.codes
-        self.tokens.add(judgement.case.tokens)
-        self.flushed += judgement.flushed
-        self.unjudged_blocks += judgement.unjudged_blocks
-
-    @property
-    def verdict(self) -> Verdict:
-        """FAIL as soon as anything is wrong; without findings every case must have run."""
-        if self.findings:
-            return Verdict.FAIL
-        if self.executed == 0 or self.executed < self.planned:
-            return Verdict.INVALID
-        return Verdict.PASS
-
-    def layer(self, number: int) -> Verdict:
-        """The verdict of one layer by itself: a pass only if it could judge every case."""
-        if any(finding.layer == number for finding in self.findings):
-            return Verdict.FAIL
-        complete = self.judged[number] == self.planned > 0
-        return Verdict.PASS if complete else Verdict.INVALID
 
 
 def _shape(_: click.Context, __: click.Parameter, text: str) -> tuple[int, int, int]:
@@ -154,6 +94,13 @@ def _arithmetic(_: click.Context, __: click.Parameter, text: str | None) -> Arit
     help="; ".join(f"{name}: {meaning}" for name, meaning in cases.CLAIMS.items()),
 )
 @click.option(
+    "--contract",
+    type=click.Choice(list(CONTRACTS)),
+    default=DEFAULT,
+    show_default=True,
+    help="What its quantiser promises.",
+)
+@click.option(
     "--arithmetic",
     callback=_arithmetic,
     help="How it accumulates, such as k_step=16,splits=8,rounding=truncate; "
@@ -164,7 +111,7 @@ def _arithmetic(_: click.Context, __: click.Parameter, text: str | None) -> Arit
     type=click.Choice(get_args(Budget)),
     default="quick",
     show_default=True,
-    help="6, 24 or 150 cases of each family of inputs.",
+    help="6, 24 or 150 cases of each family of inputs, and some of each probe.",
 )
 @click.option("--seed", default=0, show_default=True, help="Of every draw.")
 @click.option(
@@ -184,6 +131,7 @@ def command(  # noqa: PLR0917 - click hands over every option
     rope_dim: int,
     max_tokens: int,
     claims: frozenset[str],
+    contract: str,
     arithmetic: Arithmetic | None,
     budget: Budget,
     seed: int,
@@ -200,8 +148,17 @@ def command(  # noqa: PLR0917 - click hands over every option
     groups, rank, k = shape
     try:
         spec = KernelSpec(
-            groups, rank, k, head_dim, rope_dim, max_tokens, arithmetic=arithmetic, claims=claims
+            groups,
+            rank,
+            k,
+            head_dim,
+            rope_dim,
+            max_tokens,
+            arithmetic=arithmetic,
+            claims=claims,
+            contract=contract,
         )
+        spec = session.spec_of(candidate, spec)
         only = Case.parse(case_id) if case_id is not None else None
     except ValueError as error:
         where = "--case" if str(error).startswith("a case id") else "shape or claims"
@@ -215,7 +172,7 @@ def command(  # noqa: PLR0917 - click hands over every option
     tally = Tally(planned=0)
     try:
         pace = job.run(tally, console)
-        _print(console, tally, pace, job)
+        told(console, tally, _heading(job, pace))
     finally:
         seconds = time.monotonic() - began
         for path in files:
@@ -253,6 +210,8 @@ class _Job:
             words += ["--seed", str(self.seed)]
         if self.spec.claims:
             words += ["--claims", ",".join(sorted(self.spec.claims))]
+        if self.spec.contract != DEFAULT:
+            words += ["--contract", self.spec.contract]
         if how := self.spec.arithmetic:
             words.append("--arithmetic")
             words.append(f"k_step={how.k_step},splits={how.splits},rounding={how.rounding}")
@@ -280,13 +239,17 @@ class _Job:
             plan = pace.plan if isinstance(pace, Pace) else "few"
             if isinstance(pace, Pace):
                 pool.limit_s = max(_LIMIT_S, _LIMIT_LAUNCHES * pace.launch_s)
-            grid = [self.only] if self.only else cases.grid(self.spec, self.budget, plan)
+            cuda = torch.cuda.is_available()
+            grid = [self.only] if self.only else cases.grid(self.spec, self.budget, plan, cuda=cuda)
             tally.planned = len(grid)
+            if not self.only:
+                blocks = sum(c.tokens * c.groups * c.rank // BLOCK for c in grid if c.golden)
+                tally.floors = floors(blocks)
             progress.update(bar, total=len(grid), description="cases")
             for case, answer in pool.answers(grid):
                 assert isinstance(case, Case)
                 assert not isinstance(answer, Pace)
-                if isinstance(answer, Lost) and answer.hung:
+                if isinstance(answer, Lost) and answer.hung and not case.mapped:
                     pool.limit_s = min(pool.limit_s, _LIMIT_AFTER_HANG_S)
                 tally.add(self._lost(case, answer) if isinstance(answer, Lost) else answer)
                 wrong = f"cases, [red]{len(tally.findings)} findings" if tally.findings else "cases"
@@ -303,17 +266,20 @@ class _Job:
         return lambda job: worker.judge(job) if isinstance(job, Case) else worker.pace()
 
     def _lost(self, case: Case, lost: Lost) -> Judgement:
+        if case.mapped and (lost.hung or lost.killed):
+            return session.starved(case, self.spec)
         finding = Finding(case.id, "error", 1, lost.reason, None, f"{self.replay} --case {case.id}")
         return Judgement(case, (finding,), "exact" if case.exact else self.spec.tier)
 
 
-def _print(console: Console, tally: Tally, pace: Pace | None, job: _Job) -> None:
-    """What was asked, then for each layer its verdict and the first findings of each check."""
+def _heading(job: _Job, pace: Pace | None) -> Iterator[str]:
+    """What is asked of which kernel."""
     spec = job.spec
-    console.print(
+    yield (
         f"{job.candidate}  G={spec.groups} R={spec.rank} K={spec.k} head_dim={spec.head_dim} "
-        f"rope_dim={spec.rope_dim} T<={spec.max_tokens}  on {session.device_of(0)}, "
-        f"seed {job.seed}, budget {job.budget}"
+        f"rope_dim={spec.rope_dim} T<={spec.max_tokens}  {spec.contract}"
+        + (f"  claims {', '.join(sorted(spec.claims))}" if spec.claims else "")
+        + f"  on {session.device_of(0)}, seed {job.seed}, budget {job.budget}"
     )
     if pace is not None and pace.plan != "whole":
         how = (
@@ -321,54 +287,14 @@ def _print(console: Console, tally: Tally, pace: Pace | None, job: _Job) -> None
             if pace.plan == "reduced"
             else "only a sixth of the cases is run"
         )
-        console.print(
-            f"a launch at this shape takes {pace.launch_s:.2f} s, hence {how}", style="dim"
-        )
-    for number, what in LAYERS.items():
-        verdict = tally.layer(number)
-        style = {"pass": "bold green", "fail": "bold red"}.get(verdict, "bold yellow")
-        mine = [finding for finding in tally.findings if finding.layer == number]
-        wrong = len({finding.case for finding in mine})
-        counts = [f"{tally.executed} cases"]
-        if unjudged := tally.executed - tally.judged[number]:
-            counts.append(f"{unjudged} without an output to judge")
-        if wrong:
-            counts.append(f"{wrong} wrong")
-        console.print(
-            f"layer {number}  [{style}]{verdict}[/]  {what}: {', '.join(counts)}; "
-            + (_bound(tally) if number == 1 else _bytes(tally))
-        )
-        for line in _findings(mine):
-            console.print(line, markup=False)
-
-
-def _bound(tally: Tally) -> str:
-    tiers = ", ".join(f"{count} {tier}" for tier, count in sorted(tally.tiers.items()))
-    used = max((use for tier, use in tally.use.items() if tier != "exact"), default=0.0)
-    flushed = f"; subnormals taken for zero in {tally.flushed} cases" if tally.flushed else ""
-    return f"decided by: {tiers}; worst use of the bound {used:.2g}{flushed}"
-
-
-def _bytes(tally: Tally) -> str:
-    return f"{len(tally.scale_bytes)} distinct scale bytes and {len(tally.codes)} codes asked for"
-
-
-def _findings(findings: Sequence[Finding]) -> Iterator[str]:
-    by_check: dict[str, list[Finding]] = {}
-    for finding in findings:
-        by_check.setdefault(finding.check, []).append(finding)
-    for check in sorted(by_check, key=list(CHECKS).index)[:_SHOWN_PER_LAYER]:
-        first = min(by_check[check], key=lambda f: Case.parse(f.case).rank)  # quickest to replay
-        others = len(by_check[check]) - 1
-        yield f"  {check}: {first.message}" + (f" (and in {others} more cases)" if others else "")
-        yield f"    {first.replay}"
+        yield f"a launch at this shape takes {pace.launch_s:.2f} s, hence {how}"
 
 
 def _result(tally: Tally, job: _Job, seconds: float) -> dict[str, Any]:
-    """The JSON of DESIGN, and two keys more.
+    """The JSON of DESIGN, and three keys more.
 
     `layers` holds the verdict of each layer by itself; `use` the largest share of the bound that a
-    case needed, by tier.
+    case needed, by tier; `ulps` counts elements by BF16 steps from the correctly rounded y.
     """
     return {
         "verdict": tally.verdict,
@@ -378,19 +304,15 @@ def _result(tally: Tally, job: _Job, seconds: float) -> dict[str, Any]:
         "findings": [asdict(finding) for finding in tally.findings],
         "tiers": dict(tally.tiers),
         "use": tally.use,
-        "adequacy": {
-            "distinct scale bytes": len(tally.scale_bytes),
-            "distinct codes": len(tally.codes),
-            "distinct T": len(tally.tokens),
-            "cases with subnormals flushed": tally.flushed,
-            "blocks not judged": tally.unjudged_blocks,
-        },
+        "ulps": dict(zip(("0", "1", "2", "more"), tally.ulps, strict=True)),
+        "adequacy": tally.adequacy,
         "environment": {
             "candidate": job.candidate,
             "shape": f"G={job.spec.groups} R={job.spec.rank} K={job.spec.k}",
             "budget": job.budget,
             "seed": str(job.seed),
-            "contract": job.spec.contract,
+            "contract": f"{job.spec.contract} version {CONTRACTS[job.spec.contract].version}",
+            "claims": ", ".join(sorted(job.spec.claims)) or "none",
             **_environment(),
         },
         "seconds": round(seconds, 3),

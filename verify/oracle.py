@@ -1,7 +1,7 @@
 """The right answer and how far from it an honest kernel may be: FP64, from the definitions.
 
 Layer 1: y[t, n] = sum over k of x'[t, k] * w[n, k], x' being x rotated back by the FP32 table and
-rounded once to BF16. Layer 2: the quantiser contract `mxfp8-e4m3-ceil448` and the 128x4 layout.
+rounded once to BF16. Layer 2: the quantiser contracts and the 128x4 layout.
 No line is shared with kernel/.
 """
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from verify import formats
+from verify.contracts import CONTRACTS, DEFAULT, Contract
 from verify.formats import BLOCK
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ UNIT = 2.0**-24
 _SAFE = 1.001
 """Covers what the bounds leave out: their own FP32 evaluation (below 2.5e-4 at 4096 terms) and
 the higher-order terms of (1 + u)^n."""
+
+_FLOOR_TOP = 2.0**8
+"""The largest power of two that E4M3 holds: where the OCP rule puts a block's largest binade."""
 
 _TILE_ROWS, _TILE_COLUMNS = 128, 4
 
@@ -101,7 +105,7 @@ class Quantised:
     Attributes:
         codes: uint8 [T, N], E4M3FN.
         scales: uint8 [T, N / 32], E8M0.
-        judged: bool [T, N / 32], false where the block holds NaN or Inf: reported, not judged.
+        judged: bool [T, N / 32], false where the contract says nothing of a block's NaN or Inf.
     """
 
     codes: Tensor
@@ -195,19 +199,38 @@ def _product(x: Tensor, weight: Tensor) -> Tensor:
     return product.transpose(0, 1).reshape(tokens, -1)
 
 
-def quantise(y: Tensor) -> Quantised:
-    """Quantise BF16 [T, N] by the contract `mxfp8-e4m3-ceil448`.
-
-    The scale byte s is the smallest in 0..254 with amax <= 448 * 2^(s - 127), found by search in
-    the table of all such limits; a code is the E4M3 value nearest to y * 2^(127 - s), ties to even,
-    saturating. Every step is exact in FP64.
-    """
+def quantise(y: Tensor, contract: Contract = CONTRACTS[DEFAULT]) -> Quantised:
+    """Quantise BF16 [T, N] by a contract; every step is exact in FP64."""
     blocks = y.to(torch.float64).view(y.shape[0], -1, BLOCK)
     amax = blocks.abs().amax(dim=2)
-    powers = formats.e8m0_values(y.device)[:255]
-    scales = torch.searchsorted(formats.E4M3_MAX * powers, amax).clamp(max=254)
-    codes = formats.e4m3_codes(blocks / powers[scales][:, :, None])
-    return Quantised(codes.view(y.shape), scales.to(torch.uint8), amax.isfinite())
+    judged = amax.isfinite()
+    scales = scale_byte(amax, contract)
+    powers = formats.e8m0_values(y.device)[scales][:, :, None]
+    codes = formats.e4m3_codes(blocks / powers)
+    if contract.zero_at_byte_zero:
+        codes = torch.where((scales == 0)[:, :, None], codes & 0x80, codes)
+    if contract.specials == "nan":
+        scales = torch.where(judged, scales, 0xFF)
+        codes = torch.where(judged[:, :, None], codes, formats.E4M3_NAN)
+        judged = torch.ones_like(judged)
+    return Quantised(codes.view(y.shape), scales.to(torch.uint8), judged)
+
+
+def scale_byte(amax: Tensor, contract: Contract = CONTRACTS[DEFAULT]) -> Tensor:
+    """The byte of FP64 block maxima, INT64; for NaN and Inf 254.
+
+    Found by search in the table of all 255 powers of two: the smallest that 448 times it is not
+    below amax, or the largest that 256 times it is not above.
+    """
+    powers = formats.e8m0_values(amax.device)[:255]
+    if contract.least_amax:
+        least = torch.tensor(contract.least_amax, dtype=torch.float32).to(torch.float64)
+        amax = torch.maximum(amax, least.to(amax.device))
+    if contract.scale == "floor":
+        byte = torch.searchsorted(_FLOOR_TOP * powers, amax, right=True) - 1
+    else:
+        byte = torch.searchsorted(formats.E4M3_MAX * powers, amax)
+    return byte.clamp(0, 254)
 
 
 def swizzle(scales: Tensor) -> Tensor:
@@ -222,6 +245,13 @@ def swizzle(scales: Tensor) -> Tensor:
     padded[:rows, :columns] = scales
     tiles = padded.view(row_tiles, 4, 32, column_tiles, _TILE_COLUMNS)
     return tiles.permute(0, 3, 2, 1, 4).reshape(-1)
+
+
+def unswizzle(buffer: Tensor, columns: int) -> Tensor:
+    """The padded [rows, columns] matrix of a scale buffer: the inverse of `swizzle`."""
+    column_tiles = -(-columns // _TILE_COLUMNS)
+    tiles = buffer.view(-1, column_tiles, 32, 4, _TILE_COLUMNS).permute(0, 3, 2, 1, 4)
+    return tiles.reshape(-1, column_tiles * _TILE_COLUMNS)
 
 
 def scale_bytes(rows: int, columns: int) -> int:

@@ -35,10 +35,12 @@ class Lost:
     Attributes:
         reason: what became of its worker.
         hung: it was stopped because it took too long.
+        killed: it was killed from outside, as the system does when memory ends.
     """
 
     reason: str
     hung: bool = False
+    killed: bool = False
 
 
 class WorkerError(Exception):
@@ -126,7 +128,9 @@ class Pool(Generic[Job, Answer]):
                     try:
                         kind, content = worker.connection.recv()
                     except (EOFError, ConnectionResetError):
-                        answer = Lost(worker.end())
+                        reason = worker.end()
+                        killed = worker.process.exitcode == -signal.SIGKILL
+                        answer = Lost(reason, killed=killed)
                         worker = self._replace(worker)  # noqa: PLW2901 - the same slot
                     else:
                         if kind == "raised":

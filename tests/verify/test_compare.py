@@ -10,6 +10,7 @@ import torch
 
 from tests.mutants import honest
 from verify import cases, compare, formats, harness, inputs
+from verify import checks as checks_of
 from verify.cases import KernelSpec
 
 SPEC = KernelSpec(2, 96, 128, head_dim=64, rope_dim=16)
@@ -104,7 +105,7 @@ def test_one_element_one_step_off_is_found_where_the_sum_is_exact(place):
 
 def reference(family):
     inputs_of = given(family)
-    return compare._Judge(inputs_of, SPEC, "").reference
+    return checks_of.StepJudge(inputs_of, SPEC, "").reference
 
 
 @pytest.mark.parametrize("family", ["normal", "positive", "residual"])
@@ -249,5 +250,5 @@ def test_use_is_the_share_of_the_accumulation_bound():
 def test_declared_arithmetic_names_its_tier_and_narrows_the_bound():
     declared = replace(SPEC, arithmetic=cases.Arithmetic(k_step=16, splits=8, rounding="truncate"))
     assert tampered(lambda **_: None, "positive", declared).tier == "declared"
-    narrow = compare._Judge(given("positive"), declared, "").reference
+    narrow = checks_of.StepJudge(given("positive"), declared, "").reference
     assert (narrow.bound < reference("positive").bound).all()

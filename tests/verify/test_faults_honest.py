@@ -18,7 +18,7 @@ SMALL = cases.reduced(KernelSpec())
 def test_no_alarm_at_one_seed(name):
     result = score(Task("honest", name, "ours", SMALL, "quick", seed=3))
     assert result.quiet, result.message
-    assert result.cases == len(cases.FAMILIES)
+    assert result.cases > len(cases.FAMILIES)  # and the probes
 
 
 def total(model, x, weight):

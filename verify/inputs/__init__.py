@@ -6,28 +6,30 @@ nor the process matters. Weights and tables depend on fewer axes than a case and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 
+from verify import oracle
 from verify.cases import FAMILIES, Case
-from verify.inputs import activations, draw, tables, weights
+from verify.inputs import activations, draw, huge, malformed, tables, weights
+from verify.inputs.argument import Argument, Malformed
+from verify.inputs.tables import Table
+from verify.oracle import Weight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch import Generator, Tensor
-
-    from verify.inputs.tables import Table
-    from verify.oracle import Weight
 
 _CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a kernel is given, pristine, and what is known of the result.
+    """What a WO-A kernel is given, pristine, and what is known of the result.
 
     Attributes:
         case: where it comes from.
@@ -45,15 +47,109 @@ class Inputs:
     table: Table
     positions: Tensor
 
+    @property
+    def rows(self) -> int:
+        """T."""
+        return self.x.shape[0]
+
+    @property
+    def columns(self) -> int:
+        """N = G * R, columns of the output."""
+        return self.case.groups * self.case.rank
+
+    @property
+    def terms(self) -> int:
+        """K, products in each sum."""
+        return self.case.k
+
+    @property
+    def device(self) -> torch.device:
+        """Where all of it lies."""
+        return self.x.device
+
+    @property
+    def options(self) -> dict[str, object]:
+        """Keyword arguments that are no tensors."""
+        return {"head_dim": self.case.head_dim}
+
+    def arguments(self) -> tuple[Argument, ...]:
+        """The tensors in the order in which the kernel takes them, NaN in the heads beside."""
+        case = self.case
+        start, columns = case.first * case.head_dim, case.groups * case.k
+        width = case.buffer * case.head_dim
+        far = self.rows * width > huge.LIMIT
+        if far:
+            wide = huge.zeros(self.rows * width, self.x.dtype, self.device).view(self.rows, width)
+        else:
+            wide = self.x.new_full((self.rows, width), torch.nan)
+        wide[:, start : start + columns] = self.x.view(self.rows, columns)
+
+        def heads(buffer: Tensor) -> Tensor:
+            return buffer[:, start : start + columns].view(len(buffer), case.groups, case.k)
+
+        return (
+            Argument("x", wide, heads, guard=width * wide.itemsize, mapped=far),
+            Argument("weight", self.weight.bf16, owner=self.weight),
+            Argument("cos_sin", self.table.cos_sin, owner=self.table, mapped=self.table.mapped),
+            Argument("positions", self.positions),
+        )
+
+    def reference(self, c: float, *, flushed: bool = False) -> oracle.Reference:
+        """The right answer for an accumulation that errs by c units, subnormals kept or not."""
+        make = oracle.flushed_reference if flushed else oracle.reference
+        return make(self._rotated, self.weight, c, exact=self.case.exact)
+
+    @functools.cached_property
+    def _rotated(self) -> oracle.Rotated:
+        return oracle.rotate(self.x, self.table.cos_sin, self.positions, self.case.head_dim)
+
+    def column_name(self, column: int) -> str:
+        """Group and column in it."""
+        group, within = divmod(column, self.case.rank)
+        return f"group {group}, column {within}"
+
+    def slabs(self) -> dict[str, slice]:
+        """The groups."""
+        rank = self.case.rank
+        return {f"group {g}": slice(g * rank, (g + 1) * rank) for g in range(self.case.groups)}
+
+    def take(self, rows: Tensor) -> Inputs:
+        """The same problem for some of the rows, in this order."""
+        return replace(self, x=self.x[rows], positions=self.positions[rows])
+
+    def with_a_nan(self) -> Inputs:
+        """The same with NaN in the first element of the first row."""
+        x = self.x.clone()
+        x[0, 0, 0] = torch.nan
+        return replace(self, x=x)
+
+    def malformed(self) -> Iterator[Malformed]:
+        """Calls that a kernel which claims `rejects` must refuse."""
+        return malformed.malformed(self.rows, self.device)
+
+    def reweighted(self) -> Inputs:
+        """The same with another weight, and another table that keeps the rotation exact or none.
+
+        The weight of column n moves to column n + 1, so that a stale one is wrong everywhere. The
+        table turns half a turn further wherever positions do not say that it must not.
+        """
+        moved = Weight(self.weight.bf16.roll(1, 1).contiguous())
+        if self.case.golden or self.table.mapped:
+            return replace(self, weight=moved)
+        return replace(self, weight=moved, table=Table(-self.table.cos_sin))
+
 
 def make(case: Case, seed: int = 0, device: torch.device = _CPU) -> Inputs:
     """Build the inputs of a case on `device`."""
     kind = KINDS[case.family]
     shape = activations.shape_of(case)
-    length = tables.SHORT_TABLE if case.positions in ("zero", "short") else tables.LONG_TABLE
-    table = tables.table(case.table, length, case.rope_dim, seed, device)
     random = draw.generator(case.id, seed)
-    positions = tables.positions(case, length, random)
+    positions = tables.positions(case, random)
+    table = (
+        tables.huge_table(case.table, case.rope_dim, positions, device)
+        if case.positions == "huge"
+        else tables.table(case.table, tables.length_of(case), case.rope_dim, seed, device)
+    )
     x = kind.activations(case, random)
     if kind.finish is not None:
         x = kind.finish(case, x, table.cos_sin.cpu(), positions)
@@ -88,6 +184,8 @@ KINDS = {
     "outliers": Kind("normal", activations.outliers),
     "cancellation": Kind("opposed", activations.cancelling),
     "spread": Kind("spread", activations.spread),
+    "specials": Kind("normal", activations.specials),
+    "huge_sums": Kind("huge", activations.huge),
     "integers": Kind("integers", activations.integers),
     "wide_integers": Kind("wide", activations.wide_integers),
     "cancelling_integers": Kind("opposed_integers", activations.cancelling_integers),
@@ -99,7 +197,9 @@ KINDS = {
     "golden_codes": Kind("one_hot", activations.golden(activations.blocks_codes)),
     "golden_subnormal": Kind("one_hot_lifting", activations.subnormal),
     "golden_tiny": Kind("one_hot_tiny", activations.golden(activations.blocks_tiny)),
+    "golden_overflow": Kind("one_hot_overflow", activations.overflow),
     "golden_sweep": Kind("one_hot", activations.golden(activations.blocks_sweep)),
+    "golden_amax": Kind("one_hot", activations.every_amax),
     "golden_integers": Kind("wide", activations.wide_integers),
 }
 assert KINDS.keys() == FAMILIES.keys()

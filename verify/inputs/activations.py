@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import torch
@@ -46,6 +47,25 @@ def outliers(case: Case, random: Generator) -> Tensor:
     """One in a thousand is a thousand times as large."""
     large = draw.uniform(_wide(case), random) < 1e-3
     return torch.where(large, 1000.0, 1.0) * draw.normal(_wide(case), random)
+
+
+_SPECIALS = ((torch.nan,), (torch.inf,), (-torch.inf,), (torch.inf, -torch.inf))
+
+
+def specials(case: Case, random: Generator) -> Tensor:
+    """Normal, but every other row holds one or two NaN or Inf in one of its groups."""
+    x = normal(case, random)
+    for number, row in enumerate(range(case.draw % 2 if case.tokens > 1 else 0, case.tokens, 2)):
+        values = _SPECIALS[(number + case.draw) % len(_SPECIALS)]
+        group = int(torch.randint(0, case.groups, (1,), generator=random))
+        places = torch.randperm(case.k, generator=random)[: len(values)]
+        x[row, group, places] = torch.tensor(values)
+    return x
+
+
+def huge(case: Case, random: Generator) -> Tensor:
+    """Of size 2^60."""
+    return 2.0**60 * normal(case, random)
 
 
 def spread(case: Case, random: Generator) -> Tensor:
@@ -113,6 +133,63 @@ def subnormal(case: Case, random: Generator) -> Tensor:
     return x
 
 
+def overflow(case: Case, random: Generator) -> Tensor:
+    """Where the weight is OVER, products to both sides of 2^128; elsewhere ordinary blocks."""
+    x = golden(blocks_spread)(case, random)
+    shape = shape_of(case)
+    columns = weights.chosen(shape)[weights.overflows(shape)]
+    exponents = torch.randint(20, 37, (case.tokens, case.groups, len(columns)), generator=random)
+    sizes = formats.power_of_two(exponents)
+    x[:, :, columns] = sizes * draw.signs(tuple(sizes.shape), random)
+    return x
+
+
+def every_amax(case: Case, random: Generator) -> Tensor:
+    """The next launch's share of all block maxima; as many draws as that takes hold them all."""
+
+    def share(blocks: int, _: Generator) -> Tensor:
+        first = case.draw * blocks
+        return amax_blocks(torch.arange(first, first + blocks) * _AMAX_STRIDE % _AMAX)
+
+    return golden(share)(case, random)
+
+
+_AMAX, _AMAX_STRIDE = formats.BF16_INFINITY_BITS, 89
+"""All non-negative finite BF16 values, and a stride that meets each of them once."""
+
+
+@functools.cache
+def _points() -> Tensor:
+    """FP64 descending: every positive code, every tie, and the BF16 numbers around each tie."""
+    codes = formats.e4m3_values(torch.device("cpu"))[: formats.E4M3_NAN]
+    ties = (codes[:-1] + codes[1:]) / 2
+    points = torch.cat((codes, ties, ties * (1 - 2.0**-7), ties * (1 + 2.0**-7)))
+    return formats.round_bf16(points).sort(descending=True).values
+
+
+def amax_blocks(bits: Tensor) -> Tensor:
+    """FP64 [B, 32]: the largest value has these bits, the others walk through `_points`.
+
+    The 128 maxima of one scale byte take turns: each has the next 31 points, all of one sign, so
+    that together they hold every point with both signs.
+    """
+    every = formats.bf16_from_bits(torch.arange(_AMAX)).to(torch.float64)
+    byte = oracle.scale_byte(every)
+    last = torch.searchsorted(byte, byte[bits], right=True) - 1
+    turn = last - bits
+    points, lanes = _points(), torch.arange(BLOCK)
+    slices = -(-len(points) // (BLOCK - 1))
+    place = (turn % slices)[:, None] * (BLOCK - 1) + (lanes[None, :] - 1)
+    sign = torch.where(turn // slices % 2 == 0, 1.0, -1.0).to(torch.float64)
+    scale = formats.e8m0_values(torch.device("cpu"))[byte[bits]]
+    top = every[bits][:, None]
+    values = torch.minimum(points[place.clamp(0, len(points) - 1)] * scale[:, None], top)
+    values = values * sign[:, None]
+    values[:, 0] = top[:, 0] * torch.where(turn % 2 == 0, 1.0, -1.0)
+    order = (lanes[None, :] - bits[:, None]) % BLOCK  # the largest value in any lane
+    return values.gather(1, order)
+
+
 def _lanes(blocks: int, random: Generator) -> Tensor:
     """[blocks]: one lane of each block, every lane equally often."""
     return (torch.arange(blocks) + torch.randint(0, BLOCK, (1,), generator=random)) % BLOCK
@@ -150,11 +227,9 @@ def blocks_zeros(blocks: int, random: Generator) -> Tensor:
 
 def blocks_codes(blocks: int, random: Generator) -> Tensor:
     """E4M3 values, the ties between them, and the BF16 numbers on either side of a tie."""
-    codes = formats.e4m3_values(torch.device("cpu"))[: formats.E4M3_NAN]
-    ties = (codes[:-1] + codes[1:]) / 2
-    points = torch.cat((codes, ties, ties * (1 - 2.0**-7), ties * (1 + 2.0**-7)))
+    points = _points()
     values = points[torch.randint(0, len(points), (blocks, BLOCK), generator=random)]
-    values = formats.round_bf16(values) * draw.signs((blocks, BLOCK), random)
+    values *= draw.signs((blocks, BLOCK), random)
     values[torch.arange(blocks), _lanes(blocks, random)] = formats.E4M3_MAX
     exponents = torch.randint(-100, 101, (blocks, 1), generator=random)
     return values * formats.power_of_two(exponents)

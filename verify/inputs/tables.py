@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from verify.inputs import draw
+from verify.inputs import draw, huge
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -25,8 +25,9 @@ QUARTER_TURNS = ((1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0))
 class Table:
     """A rotation table, FP32 [S, rope_dim]; an object, so that it can be cached by identity."""
 
-    def __init__(self, cos_sin: Tensor) -> None:
+    def __init__(self, cos_sin: Tensor, *, mapped: bool = False) -> None:
         self.cos_sin = cos_sin
+        self.mapped = mapped  # larger than memory; see huge
 
 
 def inverse_frequencies(kind: str, rope_dim: int) -> list[float]:
@@ -37,9 +38,9 @@ def inverse_frequencies(kind: str, rope_dim: int) -> list[float]:
     fast times in the original length stay, those below beta slow are slowed by the factor, with a
     linear ramp between, and no attention factor is applied to the table.
     """
-    base = 10000.0 if kind == "plain" else 160000.0
+    base = 160000.0 if kind == "yarn" else 10000.0
     plain = [base ** (-2 * i / rope_dim) for i in range(rope_dim // 2)]
-    if kind == "plain":
+    if kind != "yarn":
         return plain
 
     def pair_that_turns(times: float) -> float:
@@ -51,27 +52,61 @@ def inverse_frequencies(kind: str, rope_dim: int) -> list[float]:
     return [f * (1 - s) + f / 16 * s for f, s in zip(plain, slow, strict=True)]
 
 
+_SHIFT = 1000
+"""Row 0 of a shifted table holds the angles of this position: no row of it is the identity."""
+
+
+def _rows(kind: str, places: Tensor, rope_dim: int) -> Tensor:
+    """FP32 [S, rope_dim]: the rows of a plain, YaRN or shifted table at INT64 places [S]."""
+    frequencies = torch.tensor(inverse_frequencies(kind, rope_dim), dtype=torch.float64)
+    shift = _SHIFT if kind == "shifted" else 0
+    angles = (places.to(torch.float64) + shift)[:, None] * frequencies
+    pairs = torch.stack((angles.cos(), angles.sin()), dim=2)
+    return pairs.to(torch.float32).view(len(places), rope_dim)
+
+
 @functools.lru_cache(maxsize=6)
 def table(kind: str, length: int, rope_dim: int, seed: int, device: torch.device) -> Table:
-    """Row 0 of every kind is cos 1, sin 0: no rotation."""
-    if kind == "quarter":
-        turns = torch.randint(
-            0, 4, (length, rope_dim // 2), generator=draw.generator("turns", seed)
-        )
-        turns[0] = 0
+    """Row 0 is cos 1, sin 0, no rotation, except in kinds `shifted` and `turned`."""
+    if kind in ("quarter", "turned"):
+        random = draw.generator("turns", seed)
+        turns = torch.randint(0, 4, (length, rope_dim // 2), generator=random)
+        turns[0] = 0 if kind == "quarter" else turns[0] | 1
         return Table(torch.tensor(QUARTER_TURNS)[turns].view(length, rope_dim).to(device))
-    frequencies = torch.tensor(inverse_frequencies(kind, rope_dim), dtype=torch.float64)
-    angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
-    pairs = torch.stack((angles.cos(), angles.sin()), dim=2)
-    return Table(pairs.to(torch.float32).view(length, rope_dim).to(device))
+    return Table(_rows(kind, torch.arange(length), rope_dim).to(device))
 
 
-def positions(case: Case, length: int, random: Generator) -> Tensor:
-    """Positions [T] in a table of `length` rows, by the case's pattern."""
-    dtype = torch.int32 if case.index == "int32" else torch.int64
+def huge_length(rope_dim: int) -> int:
+    """Rows of a table that ends past 2^31 elements."""
+    return huge.LIMIT // rope_dim + 1024
+
+
+def huge_table(kind: str, rope_dim: int, positions: Tensor, device: torch.device) -> Table:
+    """A table past 2^31 elements of which only the rows at `positions` are made, the rest zero."""
+    length, used = huge_length(rope_dim), torch.unique(positions.to(torch.int64))
+    cos_sin = huge.zeros(length * rope_dim, torch.float32, device).view(length, rope_dim)
+    cos_sin[used.to(device)] = _rows(kind, used, rope_dim).to(device)
+    return Table(cos_sin, mapped=True)
+
+
+def length_of(case: Case) -> int:
+    """Rows of the table that a case uses."""
+    if case.positions == "huge":
+        return huge_length(case.rope_dim)
+    return SHORT_TABLE if case.positions in ("zero", "short") else LONG_TABLE
+
+
+def positions(case: Case, random: Generator) -> Tensor:
+    """Positions [T] in the case's table, by its pattern."""
+    dtype, length = torch.int32 if case.index == "int32" else torch.int64, length_of(case)
     if case.positions == "zero":
         return torch.zeros(case.tokens, dtype=dtype)
     drawn = torch.randint(0, length, (case.tokens,), generator=random)
+    if case.positions == "huge":
+        # Bytes and elements past 2^31 and 2^32 bytes, and past FP32's 24 bits on odd numbers.
+        wraps = huge.LIMIT // case.rope_dim
+        marks = torch.tensor([wraps + 5, wraps // 4 + 3, wraps // 2 + 9, length - 1, 0, 2**24 + 1])
+        return marks[torch.arange(case.tokens) % len(marks)].clamp(max=length - 1).to(dtype)
     # The table's end, and the first positions that 15, 16 and 17 bits do not hold.
     marks = torch.tensor([length - 1, 0, 1] + [2**n for n in (12, 15, 16, 17) if 2**n < length])
     order = torch.randperm(len(marks), generator=random)[: case.tokens]

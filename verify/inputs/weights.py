@@ -115,6 +115,27 @@ def _weights_lifting(shape: Shape, _: Generator) -> Tensor:
     return _one_hot(shape, 1.0) * lifts_and_sinks(shape)[:, None].float()
 
 
+OVER = 2.0**100
+
+
+def overflows(shape: Shape) -> Tensor:
+    """Bool [R]: in every third block of columns, one lane whose products may pass 2^128."""
+    columns = torch.arange(shape[1])
+    block = columns // BLOCK
+    return (block % 3 == 1) & (columns % BLOCK == block * 7 % BLOCK)
+
+
+def _weights_overflow(shape: Shape, _: Generator) -> Tensor:
+    return _one_hot(shape, 1.0) * torch.where(overflows(shape), OVER, 1.0)[:, None]
+
+
+def _weights_huge(shape: Shape, random: Generator) -> Tensor:
+    """Blocks of columns in turn of size 2^40 and 2^66."""
+    blocks = torch.arange(shape[1]) // BLOCK
+    sizes = torch.where(blocks % 2 == 0, 2.0**40, 2.0**66)
+    return draw.normal(_dense(shape), random) * sizes[:, None]
+
+
 def _rotated_columns(shape: Shape) -> Tensor:
     """Columns of a group that the rotation touches."""
     _, _, heads, head_dim, rope_dim = shape
@@ -168,6 +189,8 @@ WEIGHTS: dict[str, Callable[[Shape, Generator], Tensor]] = {
     "one_hot": lambda shape, _: _one_hot(shape, 1.0),
     "one_hot_lifting": _weights_lifting,
     "one_hot_tiny": lambda shape, _: _one_hot(shape, 2.0**-70),
+    "one_hot_overflow": _weights_overflow,
+    "huge": _weights_huge,
     "rotated": _weights_rotated,
     "residual": _weights_residual,
 }

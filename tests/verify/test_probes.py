@@ -1,0 +1,204 @@
+"""Each way of launching shows what the others cannot."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from tests.mutants import honest
+from verify import cases, compare, harness, inputs, session
+from verify.spec import KernelSpec
+
+CLAIMS = frozenset({"rejects", "batch-invariant"})
+SPEC = KernelSpec(2, 32, 256, head_dim=64, rope_dim=16, max_tokens=20, claims=CLAIMS)
+
+
+def case_of(probe, family="normal", positions="long", layout=1, spec=SPEC):
+    table = cases.FAMILIES[family].tables[0]
+    return cases.place(
+        spec,
+        layout=layout,
+        family=family,
+        tokens=spec.max_tokens,
+        probe=probe,
+        table=table,
+        positions=positions,
+        index="int32",
+    )
+
+
+def checks(kernel, probe, spec=SPEC, **axes):
+    given = inputs.make(case_of(probe, spec=spec, **axes))
+    judgement = compare.judge(given, harness.run(kernel, given), spec)
+    return {finding.check for finding in judgement.findings}
+
+
+def kernel(before=None, after=None, right=honest.plain):
+    """A right kernel that does something before or after."""
+
+    def fn(x, weight, cos_sin, positions, **rest):
+        if before:
+            before(x, weight, cos_sin, positions, **rest)
+        right(x, weight, cos_sin, positions, **rest)
+        if after:
+            after(rest)
+
+    return fn
+
+
+def strict(x, weight, cos_sin, positions, *, head_dim, **outputs):
+    """Refuses what the contract refuses."""
+    rows, columns = len(x), weight.shape[0] * weight.shape[1]
+    right = (
+        1 <= rows <= SPEC.max_tokens
+        and x.dtype == weight.dtype == torch.bfloat16
+        and x.dim() == 3
+        and x.shape[2] == weight.shape[2]
+        and x.shape[2] % head_dim == 0
+        and weight.is_contiguous()
+        and cos_sin.shape[1] % 2 == 0
+        and not positions.is_floating_point()
+        and len(positions) == rows
+        and 0 <= int(positions.min()) <= int(positions.max()) < len(cos_sin)
+        and sorted(outputs) in (["out"], ["q", "scales"])
+        and all(
+            o.shape == (rows, columns) and o.dtype in (torch.bfloat16, torch.float8_e4m3fn)
+            for name, o in outputs.items()
+            if name != "scales"
+        )
+    )
+    if not right:
+        raise ValueError("refused")
+
+
+row_by_row = honest.rows
+STRICT = kernel(strict, right=row_by_row)
+
+
+@pytest.mark.parametrize(
+    ("probe", "axes"),
+    [
+        ("forms", {"positions": "huge"}),
+        ("forms", {"layout": cases.FAR}),
+        ("forms", {"layout": 5}),
+        ("reuse", {}),
+        ("reuse", {"family": "cancellation"}),
+        ("reuse", {"family": "wide_integers"}),
+        ("reuse", {"family": "golden_spread", "positions": "zero"}),
+        ("refuse", {}),
+    ],
+)
+def test_right_kernel_passes_every_probe(probe, axes):
+    assert checks(STRICT, probe, **axes) == set()
+
+
+def test_one_allocation_serves_other_sizes_contents_and_a_nan():
+    sizes, places, values = [], set(), []
+
+    def spy(x, weight, cos_sin, positions, **_):
+        sizes.append(len(x))
+        places.add((x.data_ptr(), weight.data_ptr(), cos_sin.data_ptr(), positions.data_ptr()))
+        values.append((weight[0, 0].clone(), bool(x.isnan().any())))
+
+    given = inputs.make(case_of("reuse"))
+    outcome = harness.run(kernel(spy), given)
+    assert sizes[::2] == [20, 4, 17, 1, 16, 20, 20, 20]
+    assert len(places) == 1
+    assert not torch.equal(values[0][0], values[10][0])
+    assert [nan for _, nan in values[::2]] == [False] * 6 + [True, False]
+    first, *_, last = outcome.steps
+    assert last.inputs is first.inputs
+    assert {a.poison for a in first.launches}.isdisjoint({a.poison for a in last.launches})
+
+
+def test_state_kept_from_an_earlier_launch_is_found():
+    kept = {}
+
+    def stale_weight(x, weight, *rest, **outputs):
+        weight = kept.setdefault(weight.data_ptr(), weight.clone())
+        honest.plain(x, weight, *rest, **outputs)
+
+    assert checks(stale_weight, "forms") == set()
+    assert "interval" in checks(stale_weight, "reuse")
+
+
+def test_row_that_depends_on_its_batch_is_found_under_the_claim():
+    def two_ways(x, weight):
+        split = 1 if len(x) > 16 else 4
+        return honest.project_split(split, x, weight)
+
+    fn = honest.build(project=two_ways)
+    assert "batch" in checks(fn, "reuse", family="cancellation")
+    unclaimed = dataclasses.replace(SPEC, claims=frozenset())
+    assert checks(fn, "reuse", spec=unclaimed, family="cancellation") == set()
+
+
+@pytest.mark.parametrize("how", ["accepts", "writes"])
+def test_call_that_is_not_refused_is_found(how):
+    def writes_first(x, weight, cos_sin, positions, **outputs):
+        for output in filter(torch.is_tensor, outputs.values()):
+            output.view(torch.uint8).view(-1)[:1] = 0
+        strict(x, weight, cos_sin, positions, **outputs)
+
+    fn = {"accepts": lambda *_, **__: None, "writes": kernel(writes_first)}[how]
+    given = inputs.make(case_of("refuse"))
+    findings = compare.judge(given, harness.run(fn, given), SPEC).findings
+    assert {(f.layer, f.check) for f in findings} == {(1, "rejects"), (2, "rejects")}
+    told = "did not raise" if how == "accepts" else "wrote to"
+    assert all(told in finding.message for finding in findings)
+
+
+def test_kernel_of_any_t_need_not_refuse_a_larger_one():
+    def unbounded(x, weight, cos_sin, positions, **rest):
+        if 0 < len(x) == len(positions) and len(x) > SPEC.max_tokens:
+            return
+        STRICT(x, weight, cos_sin, positions, **rest)
+
+    assert checks(unbounded, "refuse") == {"rejects"}
+    claims = dataclasses.replace(SPEC, claims=CLAIMS | {"unbounded"})
+    assert checks(unbounded, "refuse", spec=claims) == set()
+
+
+def test_counting_in_32_bits_is_found():
+    def wrapped(x, weight, cos_sin, positions, **rest):
+        elements = positions.long() * cos_sin.shape[1]
+        honest.plain(x, weight, cos_sin, positions * (elements < 2**31), **rest)
+
+    assert checks(wrapped, "forms") == set()
+    assert "interval" in checks(wrapped, "forms", positions="huge")
+
+    def wrapped_rows(x, *rest, **outputs):
+        far = torch.arange(len(x)) * x.stride(0) >= 2**31
+        honest.plain(torch.where(far[:, None, None], x[0], x), *rest, **outputs)
+
+    assert checks(wrapped_rows, "forms") == set()
+    assert "interval" in checks(wrapped_rows, "forms", layout=cases.FAR)
+
+
+def test_case_that_memory_does_not_allow_says_nothing(monkeypatch):
+    def copies(*_, **__):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 GB")
+
+    monkeypatch.setattr(session, "load", lambda _: copies)
+    worker = session.Session("", SPEC, 0, torch.device("cpu"))
+    far, near = case_of("forms", positions="huge"), case_of("forms")
+    assert worker.judge(far).starved
+    assert worker.judge(far).findings == ()
+    assert {finding.check for finding in worker.judge(near).findings} == {"error"}
+
+
+@pytest.mark.parametrize("probe", sorted(cases.ON_CUDA))
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_right_kernel_passes_the_probes_of_a_gpu(probe):
+    import kernel as ours
+
+    device = torch.device("cuda")
+    for fn in (ours.fused_triton, ours.chain):
+        spec = dataclasses.replace(KernelSpec(), claims=frozenset())
+        for family in ("normal", "golden_spread"):
+            positions = "zero" if family == "golden_spread" else "long"
+            case = case_of(probe, family, positions, spec=spec)
+            given = inputs.make(case, device=device)
+            assert compare.judge(given, harness.run(fn, given), spec).findings == ()

@@ -1,0 +1,82 @@
+"""A run of many cases in the terminal: each layer's verdict, then the first of each finding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verify.cases import Case
+from verify.findings import CHECKS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rich.console import Console
+
+    from verify.findings import Finding
+    from verify.tally import Tally
+
+LAYERS = {1: "BF16 output", 2: "MXFP8 codes and scale bytes"}
+
+_SHOWN_PER_LAYER = 6
+
+
+def told(console: Console, tally: Tally, heading: Iterable[str]) -> None:
+    """What was asked, then for each layer its verdict and the first findings of each check."""
+    for number, line in enumerate(heading):
+        console.print(line, style="dim" if number else None, markup=False)
+    for number, what in LAYERS.items():
+        verdict = tally.layer(number)
+        style = {"pass": "bold green", "fail": "bold red"}.get(verdict, "bold yellow")
+        mine = [finding for finding in tally.findings if finding.layer == number]
+        wrong = len({finding.case for finding in mine})
+        counts = [f"{tally.executed} cases"]
+        if unjudged := tally.executed - tally.judged[number]:
+            counts.append(f"{unjudged} without an output to judge")
+        if wrong:
+            counts.append(f"{wrong} wrong")
+        console.print(
+            f"layer {number}  [{style}]{verdict}[/]  {what}: {', '.join(counts)}; "
+            + (_bound(tally) if number == 1 else _bytes(tally))
+        )
+        for line in _findings(mine):
+            console.print(line, markup=False)
+    if tally.starved:
+        console.print(
+            f"{tally.starved} cases with a table or x past 2^31 elements say nothing: the kernel "
+            "copies all of it, which takes more memory or time than there is",
+            style="yellow",
+        )
+    for reason in tally.inadequate:
+        console.print(f"not adequate: {reason}", style="bold yellow", markup=False)
+
+
+def _bound(tally: Tally) -> str:
+    tiers = ", ".join(f"{count} {tier}" for tier, count in sorted(tally.tiers.items()))
+    used = max((use for tier, use in tally.use.items() if tier != "exact"), default=0.0)
+    flushed = f"; subnormals taken for zero in {tally.flushed} cases" if tally.flushed else ""
+    total = max(1, sum(tally.ulps))
+    steps = ", ".join(
+        f"{name} {count / total:.2%}"
+        for name, count in zip(("0", "1", "2", "more"), tally.ulps, strict=True)
+    )
+    return (
+        f"decided by: {tiers}; worst use of the bound {used:.2g}{flushed}; "
+        f"BF16 steps from the rounded exact y: {steps}"
+    )
+
+
+def _bytes(tally: Tally) -> str:
+    return f"{len(tally.scale_bytes)} distinct scale bytes and {len(tally.codes)} codes asked for"
+
+
+def _findings(findings: Sequence[Finding]) -> Iterator[str]:
+    by_check: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_check.setdefault(finding.check, []).append(finding)
+    for check in sorted(by_check, key=list(CHECKS).index)[:_SHOWN_PER_LAYER]:
+        first = min(by_check[check], key=lambda f: Case.parse(f.case).rank)  # quickest to replay
+        others = len(by_check[check]) - 1
+        yield f"  {check}: {first.message}" + (f" (and in {others} more cases)" if others else "")
+        for line in first.picture.splitlines():
+            yield f"    {line}"
+        yield f"    {first.replay}"
