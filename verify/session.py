@@ -116,6 +116,17 @@ class Session:
 
     def judge(self, case: Case) -> Judgement:
         """Run the case and judge what came of it."""
+        if not case.mapped:
+            return self._judge(case)
+        try:
+            return self._judge(case)
+        except torch.OutOfMemoryError:
+            return starved(case, self.spec)
+        finally:
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()  # other workers need the memory of such inputs, too
+
+    def _judge(self, case: Case) -> Judgement:
         given = inputs.make(case, self.seed, self.device)
         outcome = harness.run(self.candidate, given)
         if case.mapped and any("memory" in (a.error or "") for a in outcome.launches):
