@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import resource
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
@@ -116,3 +119,19 @@ class Mapped:
             return False
         self.part.copy_(self.pristine)
         return True
+
+
+_SPARE = 2**31
+"""Bytes that a call may take beside a mapped tensor."""
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """Let a copy of a mapped tensor fail at once, instead of taking all memory there is."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + _SPARE, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

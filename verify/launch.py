@@ -8,16 +8,18 @@ is judged here.
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 
 from verify import oracle
-from verify.guard import Guarded, Mapped
+from verify.guard import Guarded, Mapped, little_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from torch import Tensor
 
@@ -192,7 +194,8 @@ class Stage:
         """Do what `call` does to these outputs, and see what it did."""
         before = settings()
         began = time.perf_counter()
-        error = attempt(call, self.inputs.device)
+        with self.memory():
+            error = attempt(call, self.inputs.device)
         seconds = time.perf_counter() - began
         left = tuple(name for name, value in settings().items() if value != before[name])
         if left:
@@ -210,6 +213,11 @@ class Stage:
             error=error,
             seconds=seconds,
         )
+
+    def memory(self) -> AbstractContextManager[None]:
+        """What a call may take of it: little, on a CPU, beside an input past 2^31 elements."""
+        mapped = any(isinstance(buffer, Mapped) for buffer in self.buffers.values())
+        return little_memory() if mapped and self.inputs.device.type == "cpu" else nullcontext()
 
     def altered(self) -> tuple[str, ...]:
         """Inputs that changed; they are restored."""

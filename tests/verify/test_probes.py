@@ -181,9 +181,16 @@ def test_case_that_memory_does_not_allow_says_nothing(monkeypatch):
     def copies(*_, **__):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 GB")
 
+    def doubles(x, weight, cos_sin, positions, **rest):
+        honest.plain(x, weight, cos_sin * 1.0, positions, **rest)
+
+    monkeypatch.setattr(session, "load", lambda _: doubles)
+    far, near = case_of("forms", positions="huge"), case_of("forms")
+    worker = session.Session("", SPEC, 0, torch.device("cpu"))
+    assert worker.judge(far).starved, "8 GiB more are not to be had"
+    assert worker.judge(near).findings == ()
     monkeypatch.setattr(session, "load", lambda _: copies)
     worker = session.Session("", SPEC, 0, torch.device("cpu"))
-    far, near = case_of("forms", positions="huge"), case_of("forms")
     assert worker.judge(far).starved
     assert worker.judge(far).findings == ()
     assert {finding.check for finding in worker.judge(near).findings} == {"error"}
