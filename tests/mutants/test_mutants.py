@@ -53,7 +53,7 @@ MUTANTS = {
     "memory:byte_before_the_scales": ("guard", {2}),
     "memory:writes_back_to_x": ("inputs", {1, 2}),
     "memory:last_row_unwritten": ("unwritten", {1, 2}),
-    "memory:changes_from_call_to_call": ("repeat", {1}),
+    "memory:changes_from_call_to_call": ("repeat", {1, 2}),
     "memory:ignores_the_offset": ("exact", {1, 2}),
     "memory:raises": ("error", {1, 2}),
     "fused_wrong_sign:fused_triton": ("interval", {1}),
