@@ -12,7 +12,8 @@ from verify import cases, compare, harness, inputs, session
 from verify.faults.triton_source import planted
 
 SPEC = cases.reduced(cases.KernelSpec())
-CASES = [case for case in cases.grid(SPEC, "quick") if case.draw == 0]  # one of each family
+# One of each family; not those past 2^31, of which some mutants copy all: gigabytes a worker.
+CASES = [case for case in cases.grid(SPEC, "quick") if case.draw == 0 and not case.mapped]
 
 # The check that must notice each, and the layers that may: a fault of the quantiser leaves the
 # BF16 output alone, and one of the rotation leaves every byte right for the output it has.
