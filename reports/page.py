@@ -15,6 +15,7 @@ from markupsafe import Markup
 from reports import charts, text, words
 from reports.read import read
 from reports.view import view
+from verify.files import write_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -41,9 +42,7 @@ def render(run_dir: Path) -> Path:
         )
     )
     path = run_dir / "report.html"
-    aside = run_dir / "report.html.part"
-    aside.write_text(html, encoding="utf-8", newline="\n")
-    aside.replace(path)
+    write_text(path, html)
     return path
 
 

@@ -20,7 +20,7 @@ FLOORS = [
     {"verify.guard", "verify.launch"},
     {"verify.harness"},
     {"verify.findings", "verify.describe", "verify.checks", "verify.compare"},
-    {"verify.verdict", "verify.command", "verify.pool", "verify.session"},
+    {"verify.verdict", "verify.command", "verify.files", "verify.pool", "verify.session"},
     {"verify.tally", "verify.show"},
     {"verify.faults"},
     {"verify.stats"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shlex
@@ -21,6 +20,7 @@ from verify.cases import Arithmetic, Budget, Case, KernelSpec
 from verify.command import UserError, run
 from verify.compare import Finding, Judgement
 from verify.contracts import CONTRACTS, DEFAULT
+from verify.files import write_json
 from verify.formats import BLOCK
 from verify.pool import Lost, Pool
 from verify.session import Measure, Pace
@@ -176,7 +176,7 @@ def command(  # noqa: PLR0917 - click hands over every option
     finally:
         seconds = time.monotonic() - began
         for path in files:
-            _write(path, _result(tally, job, seconds))
+            write_json(path, _result(tally, job, seconds))
     console.print(
         f"{tally.verdict.upper()}  {candidate}  {tally.executed} of {tally.planned} cases, "
         f"{len(tally.findings)} findings, {seconds:.0f} s"
@@ -345,17 +345,6 @@ def _reach(path: Path) -> None:
         raise UserError(f"{path} cannot be written ({error.strerror}); name another") from error
     if not os.access(path.parent, os.W_OK):
         raise UserError(f"{path} cannot be written (no permission); name another")
-
-
-def _write(path: Path, result: dict[str, Any]) -> None:
-    """Written aside, then renamed: nobody reads half a file."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(path.name + ".part")
-        aside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        aside.replace(path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror}); name another") from error
 
 
 if __name__ == "__main__":

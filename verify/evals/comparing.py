@@ -15,8 +15,9 @@ from verify import logs, manifest
 from verify.command import UserError
 from verify.evals import show
 from verify.evals.margins import Margin, embedded, margin_of
-from verify.evals.output import console_for_people, write_json
+from verify.evals.output import console_for_people
 from verify.evals.plan import given_margins
+from verify.files import write_json
 from verify.pairs import scores
 from verify.stats.suite import SuiteScores, judge
 from verify.verdict import Verdict, combine

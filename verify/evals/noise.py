@@ -14,7 +14,8 @@ from rich.table import Table
 from verify import logs, manifest
 from verify.command import UserError
 from verify.evals import show
-from verify.evals.output import console_for_people, write_json
+from verify.evals.output import console_for_people
+from verify.files import write_json
 from verify.stats.evidence import ALPHA, start_shift
 from verify.stats.noise import flips_within
 from verify.stats.verdicts import p_value

@@ -12,7 +12,8 @@ import msgspec
 from rich.table import Table
 
 from verify.command import UserError
-from verify.evals.output import console_for_people, write_json
+from verify.evals.output import console_for_people
+from verify.files import write_json
 from verify.stats import sizes, tango
 
 if TYPE_CHECKING:

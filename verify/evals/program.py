@@ -20,8 +20,9 @@ from verify.evals import plan as planning
 from verify.evals import show
 from verify.evals.comparing import compare
 from verify.evals.noise import aa
-from verify.evals.output import console_for_people, write_json
+from verify.evals.output import console_for_people
 from verify.evals.power import power
+from verify.files import write_json
 from verify.verdict import Verdict, combine
 
 if TYPE_CHECKING:

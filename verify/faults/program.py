@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from dataclasses import replace
@@ -22,6 +21,7 @@ from verify.faults.equivalent import EQUIVALENTS
 from verify.faults.honest import VARIANTS
 from verify.faults.record import Family
 from verify.faults.score import Score, Task, score_all
+from verify.files import write_json
 from verify.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def command(  # noqa: PLR0917 - click hands over each option by name
     caught, silent = all(score.noticed for score in faults), all(score.quiet for score in right)
     verdict = Verdict.PASS if caught and silent else Verdict.FAIL
     if json_file is not None:
-        write(json_file, document(scores, verdict))
+        write_json(json_file, document(scores, verdict))
     return verdict
 
 
@@ -228,13 +228,3 @@ def details(score: Score) -> dict[str, Any]:
         "number": fault.number,
         "expected": fault.sees,
     }
-
-
-def write(path: Path, content: dict[str, Any]) -> None:
-    """Write JSON aside, then rename it into place."""
-    aside = path.with_name(path.name + ".partial")
-    try:
-        aside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        aside.replace(path)
-    except OSError as error:
-        raise UserError(f"--json {path}: {error.strerror}; choose another file") from None

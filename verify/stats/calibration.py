@@ -10,6 +10,7 @@ import numpy as np
 from rich.progress import track
 
 from verify.command import run
+from verify.files import write_text
 from verify.stats.design import EXACT_BELOW
 from verify.stats.sizes import least_margin
 from verify.stats.trials import ALPHA, CUT, SETTINGS, cells, early_stops
@@ -114,10 +115,7 @@ false certificate % | certificate at 0 % | coverage at the stop % |
 )
 def command(simulations: int, seed: int, out: Path) -> None:
     """Simulate every method that can decide a verdict, and write the table of its errors."""
-    text = page(simulations, seed)
-    aside = out.with_suffix(".tmp")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(out)
+    write_text(out, page(simulations, seed))
     click.echo(f"wrote {out}")
 
 

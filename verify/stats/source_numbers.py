@@ -15,6 +15,7 @@ import numpy as np
 from scipy.stats import beta, fisher_exact, norm, ttest_ind
 
 from verify.command import run
+from verify.files import write_text
 from verify.stats.bounded import BoundedMean
 from verify.stats.exact import ExactDifference
 from verify.stats.mcnemar import harm, mcnemar
@@ -196,9 +197,7 @@ def _interval(ends: tuple[float, float]) -> str:
 )
 def command(out: Path) -> None:
     """Write what the source pull request's numbers establish."""
-    aside = out.with_suffix(".tmp")
-    aside.write_text(page(), encoding="utf-8")
-    aside.replace(out)
+    write_text(out, page())
     click.echo(f"wrote {out}")
 
 

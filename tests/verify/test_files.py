@@ -1,0 +1,32 @@
+"""Files are written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from verify.command import UserError
+from verify.files import write_json, write_text
+
+
+def test_folders_are_made_and_nothing_else_is_left(tmp_path):
+    path = tmp_path / "a" / "b" / "result.json"
+    write_json(path, {"verdict": "pass"})
+    assert json.loads(path.read_text(encoding="utf-8")) == {"verdict": "pass"}
+    assert [p.name for p in path.parent.iterdir()] == ["result.json"]
+
+
+def test_what_stood_there_stays_until_the_new_text_is_whole(tmp_path):
+    path = tmp_path / "page.html"
+    write_text(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "new \ud800")
+    assert path.read_text(encoding="utf-8") == "old"
+
+
+@pytest.mark.parametrize("place", ["file/inside", ""])
+def test_an_impossible_place_is_one_line(tmp_path, place):
+    (tmp_path / "file").write_text("a file, not a folder", encoding="utf-8")
+    with pytest.raises(UserError, match=r"cannot be written \(.+\); name another"):
+        write_text(tmp_path / place, "text")
