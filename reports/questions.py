@@ -58,6 +58,12 @@ class Disagreement:
     target: str
     attempts: tuple[Attempt, ...]
 
+    @property
+    def tokens(self) -> int:
+        """Of its longest answer; 0 where the arms did not say."""
+        both = [answer for attempt in self.attempts for answer in (attempt.base, attempt.pr)]
+        return max((answer.tokens or 0 for answer in both), default=0)
+
 
 @dataclass(frozen=True)
 class Answers:
