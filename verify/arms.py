@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import urlsplit
 
@@ -25,11 +25,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Completion:
-    """One answer as an arm gave it; `tokens` is None where it does not count them."""
+    """One answer as an arm gave it; what it does not tell is None."""
 
     text: str
     truncated: bool
     tokens: int | None
+    """Generated, those of `reasoning` included."""
+    reasoning: str | None = None
+    """What a server keeps apart from the answer itself, and nobody grades."""
+    prompt_tokens: int | None = None
+    seconds: float | None = field(default=None, compare=False)
+    tries: tuple[Failure, ...] = ()
+    """Failed attempts before this one."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,8 @@ class Failure:
 
     kind: str
     message: str
+    tries: tuple[Failure, ...] = ()
+    """Failed attempts before the last one."""
 
 
 def one_line(text: str) -> str:
@@ -51,14 +60,23 @@ class Arm(Protocol):
 
     name: str
     answered_by: Literal["embedded", "server"]
+    fresh: bool
+    """Whether it is started for every repeat anew, and then has the machine to itself."""
 
     async def start(self) -> None:
-        """Be ready to answer; raises UserError if that cannot be."""
+        """Be ready to answer; raises UserError if that cannot be. May come again after `close`."""
 
     def answers(
-        self, spec: Spec, prompts: Sequence[str]
+        self, spec: Spec, prompts: Sequence[str], seeds: Sequence[int], load: int | None = None
     ) -> AsyncGenerator[tuple[int, Completion | Failure], None]:
-        """Each prompt's index and answer, as they come; each index once."""
+        """Each prompt's index and answer, as they come; each index once.
+
+        `seeds` are of the sampling, one a prompt; `load` is how many are asked at a time, None as
+        the arm was told.
+        """
+
+    def fixed(self) -> dict[str, Any]:
+        """What must be the same when a run goes on; known once started, JSON-able."""
 
     def problems(self, suite: str) -> list[str]:
         """Why this arm's answers to a suite say nothing of what is under test."""
@@ -81,6 +99,7 @@ class EmbeddedArm:
     """
 
     answered_by: Literal["embedded", "server"] = "embedded"
+    fresh = False
 
     def __init__(
         self, name: str, kernel: str | None, log: Path, *, patience_s: float = 180.0
@@ -127,7 +146,11 @@ class EmbeddedArm:
         self._ready = message
 
     async def answers(
-        self, spec: Spec, prompts: Sequence[str]
+        self,
+        spec: Spec,
+        prompts: Sequence[str],
+        seeds: Sequence[int],  # noqa: ARG002 - it decodes greedily
+        load: int | None = None,  # noqa: ARG002 - its batch is its own
     ) -> AsyncGenerator[tuple[int, Completion | Failure], None]:
         """Answers as rows of the batch finish; a kernel that raises leaves the rest unanswered."""
         waiting = set(range(len(prompts)))
@@ -155,6 +178,11 @@ class EmbeddedArm:
             return []
         reasons = ", ".join(f"{why} ({n} calls)" for why, n in self._done.reasons.items())
         return [f"{self.name} never took the fused path: {reasons or 'it was never called'}"]
+
+    def fixed(self) -> dict[str, Any]:
+        """Kernel and model."""
+        ready = msgspec.structs.asdict(self._ready) if self._ready else {}
+        return {"wo_a": self.kernel or "kernel:chain", **ready}
 
     def settings(self) -> dict[str, Any]:
         """Kernel, device, and the dispatcher's counts by path and number of rows T."""

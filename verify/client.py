@@ -152,7 +152,12 @@ class Client:
         ]
 
     async def ask(
-        self, prompt: str, style: Literal["completion", "chat"], model: str, sampling: Sampling
+        self,
+        prompt: str,
+        style: Literal["completion", "chat"],
+        model: str,
+        sampling: Sampling,
+        seed: int = 0,
     ) -> Reply:
         """One answer to one prompt.
 
@@ -160,7 +165,7 @@ class Client:
             RequestError: none came, after as many attempts as make sense.
         """
         path = "completions" if style == "completion" else "chat/completions"
-        body = request_body(prompt, style, model, sampling)
+        body = request_body(prompt, style, model, sampling, seed)
         attempts = 1 if self._gone else self._attempts
         number = 0
         try:
@@ -218,7 +223,11 @@ class Client:
 
 
 def request_body(
-    prompt: str, style: Literal["completion", "chat"], model: str, sampling: Sampling
+    prompt: str,
+    style: Literal["completion", "chat"],
+    model: str,
+    sampling: Sampling,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """The request in OpenAI's own parameters, all of them sent."""
     asked: dict[str, Any] = (
@@ -234,7 +243,7 @@ def request_body(
         "max_tokens": sampling.max_tokens,
         **({"stop": list(sampling.stop)} if sampling.stop else {}),
         "n": 1,
-        "seed": 0,
+        "seed": seed,
         "presence_penalty": 0.0,
         "frequency_penalty": 0.0,
         "stream": False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -59,11 +60,20 @@ class Task:
     """Where the margin was set: the suite, verify.toml or the command line."""
     orders: tuple[tuple[int, ...], ...]
     """For each repeat, the order in which `items` are asked."""
+    load: int | None = None
+    """Requests in flight, where the suite is asked at several loads; None: as the arms say."""
+    sampling_seed: int = 0
 
     @property
     def name(self) -> str:
-        """The suite's name."""
-        return self.suite.spec.name
+        """The suite's name; asked at several loads it is a suite at each of them: gsm8k@64."""
+        name: str = self.suite.spec.name
+        return name if self.load is None else f"{name}@{self.load}"
+
+    def seed(self, index: int, repeat: int) -> int:
+        """Of the sampling: the same in both arms, another for every item and repeat."""
+        about = f"{self.sampling_seed}:{self.items[index].id}:{repeat}"
+        return int.from_bytes(hashlib.sha256(about.encode()).digest()[:4]) >> 1
 
     @property
     def answers(self) -> int:
@@ -146,7 +156,8 @@ async def _ask(
             if look is not None and look.suffices:
                 break
             prompts = [task.items[index].prompt for index in order]
-            async with aclosing(arm.answers(task.suite.spec, prompts)) as answers:
+            seeds = [task.seed(index, repeat) for index in order]
+            async with aclosing(arm.answers(task.suite.spec, prompts, seeds, task.load)) as answers:
                 async for place, answer in answers:
                     record = _record(arm.name, task, task.items[order[place]], repeat, answer)
                     store.add(record)
@@ -178,7 +189,8 @@ async def _extend(
             spec, sampling=msgspec.structs.replace(spec.sampling, max_tokens=limit)
         )
         prompts = [task.items[index].prompt for index, _ in places]
-        async with aclosing(arm.answers(longer, prompts)) as answers:
+        seeds = [task.seed(*place) for place in places]
+        async with aclosing(arm.answers(longer, prompts, seeds, task.load)) as answers:
             async for place, answer in answers:
                 index, repeat = places[place]
                 if not isinstance(answer, Failure):

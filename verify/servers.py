@@ -29,6 +29,7 @@ class ServerArm:
     """
 
     answered_by: Literal["embedded", "server"] = "server"
+    fresh = False
 
     def __init__(
         self,
@@ -78,20 +79,21 @@ class ServerArm:
             )
 
     async def answers(
-        self, spec: Spec, prompts: Sequence[str]
+        self, spec: Spec, prompts: Sequence[str], seeds: Sequence[int], load: int | None = None
     ) -> AsyncGenerator[tuple[int, Completion | Failure], None]:
-        """Answers as they come, `concurrency` requests in flight."""
+        """Answers as they come, `load` or else `concurrency` requests in flight."""
         asked = iter(range(len(prompts)))
         found: asyncio.Queue[tuple[int, Completion | Failure] | Exception] = asyncio.Queue()
 
         async def work() -> None:
             try:
                 for index in asked:
-                    found.put_nowait((index, await self._ask(spec, prompts[index])))
+                    found.put_nowait((index, await self._ask(spec, prompts[index], seeds[index])))
             except Exception as error:  # noqa: BLE001 - raised again where it is seen
                 found.put_nowait(error)
 
-        workers = [asyncio.create_task(work()) for _ in range(min(self.concurrency, len(prompts)))]
+        flying = min(load or self.concurrency, len(prompts))
+        workers = [asyncio.create_task(work()) for _ in range(flying)]
         try:
             for _ in prompts:
                 answer = await found.get()
@@ -103,10 +105,12 @@ class ServerArm:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
 
-    async def _ask(self, spec: Spec, prompt: str) -> Completion | Failure:
+    async def _ask(self, spec: Spec, prompt: str, seed: int) -> Completion | Failure:
         assert self.model is not None, "asked before the start"
         try:
-            reply = await self._client.ask(prompt, spec.prompt.style, self.model, spec.sampling)
+            reply = await self._client.ask(
+                prompt, spec.prompt.style, self.model, spec.sampling, seed
+            )
         except RequestError as error:
             self._failures[error.kind] += 1
             self._retries += error.attempts - 1
@@ -123,6 +127,14 @@ class ServerArm:
             return []
         models = ", ".join(one_line(f"{name!r} ({n})") for name, n in self._answered_as.items())
         return [f"{self.name} answered as more than one model: {models}"]
+
+    def fixed(self) -> dict[str, Any]:
+        """Address, model and load."""
+        return {
+            "base_url": self.base_url,
+            "model": self.model,
+            "concurrency": self.concurrency,
+        }
 
     def settings(self) -> dict[str, Any]:
         """Address, model, load, what was sent beside the suite's sampling, and what went wrong."""

@@ -55,7 +55,7 @@ def prompts():
 async def collect(arm, spec, prompts):
     try:
         await arm.start()
-        return [found async for found in arm.answers(spec, prompts)]
+        return [found async for found in arm.answers(spec, prompts, range(len(prompts)))]
     finally:
         await arm.close()
 
@@ -120,7 +120,10 @@ def test_what_broke_an_arm_is_said_of_every_further_suite(tmp_path, monkeypatch,
     async def twice():
         try:
             await arm.start()
-            return [[found async for found in arm.answers(spec, prompts)] for _ in range(2)]
+            return [
+                [found async for found in arm.answers(spec, prompts, range(len(prompts)))]
+                for _ in range(2)
+            ]
         finally:
             await arm.close()
 
@@ -151,7 +154,7 @@ def test_a_kernel_that_hangs_leaves_questions_unanswered(tmp_path, monkeypatch, 
         try:
             await arm.start()
             arm._patience_s = 2.0  # importing torch may take longer
-            return [found async for found in arm.answers(spec, prompts)]
+            return [found async for found in arm.answers(spec, prompts, range(len(prompts)))]
         finally:
             await arm.close()
 

@@ -12,7 +12,7 @@ from verify.servers import ServerArm
 async def collect(arm, spec, prompts):
     try:
         await arm.start()
-        return [found async for found in arm.answers(spec, prompts)]
+        return [found async for found in arm.answers(spec, prompts, range(len(prompts)))]
     finally:
         await arm.close()
 

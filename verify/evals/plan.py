@@ -252,7 +252,9 @@ def _tasks(wanted: tuple[str, ...], options: Options, config: Config) -> tuple[T
             _order(len(items), f"{options.seed}:{own}:{repeat}")
             for repeat in range(options.repeats)
         )
-        tasks.append(Task(suite, questions, items, margin, margin_from, orders))
+        tasks.append(
+            Task(suite, questions, items, margin, margin_from, orders, sampling_seed=options.seed)
+        )
     for option, rest in (("--data", data), ("--margin", margins)):
         for name in rest:
             raise UserError(
