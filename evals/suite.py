@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -13,23 +12,25 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from evals import rows as rows_of
+from evals.rows import SuiteError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 FOLDER = Path(__file__).resolve().parent
 FILE_NAME = "suite.toml"
 
-AnswerType = Literal["integer", "letter"]
-
-
-class SuiteError(ValueError):
-    """A suite that cannot be used; one line that names the file, the value and the remedy."""
+AnswerType = Literal["integer", "decimal", "letter"]
+LETTERS = "ABCDEFGHIJ"
+"""Names of the options of a question, in the order shown."""
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where rows come from: a file beside suite.toml, or a set on the hub.
 
-    `sha256` pins the file, also one named by the user; `revision` pins the set on the hub.
+    `sha256` pins the file, also one named by the user (any of several, where the same rows are
+    published in several forms); `revision` pins the set on the hub.
     """
 
     file: str | None = None
@@ -37,18 +38,29 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     config: str | None = None
     split: str | None = None
     revision: str | None = None
-    sha256: str
+    sha256: str | tuple[str, ...] = ()
+
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """Hashes of the files that hold these rows."""
+        return (self.sha256,) if isinstance(self.sha256, str) else self.sha256
 
 
 class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Names of the columns that hold the question and its right answer."""
+    """Names of the columns that hold the question and its right answer.
 
-    question: str
-    target: str
+    Of several names the first counts that a row has. With `distractors`, the columns of the wrong
+    options, the target is the text of the right one; they are shown in an order that depends on
+    the question alone, and the answer is a letter.
+    """
+
+    question: str | tuple[str, ...]
+    target: str | tuple[str, ...]
+    distractors: tuple[str, ...] = ()
 
 
 class PromptSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a question is asked; `{question}`, `{target}` and `{shots}` are replaced.
+    """How a question is asked; `{question}`, `{target}`, `{options}`, `{shots}` are replaced.
 
     The first `shots` rows are shown as worked examples, and are not scored.
     """
@@ -81,6 +93,10 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Default margin of non-inferiority in percentage points."""
     items: int | None = None
     """Size of the default run, the first by content hash; None: all."""
+    repeats: int = 1
+    """Default number of answers to each question in each arm."""
+    redact: bool = False
+    """Whether its texts, and answers to them, are kept out of reports, exports and messages."""
     source: Source
     fields: Fields
     prompt: PromptSpec
@@ -125,7 +141,9 @@ class Questions:
     shots: tuple[Shot, ...]
     source: str
     sha256: str
-    """Of the rows as one JSON object a line: the file's own where that is how it is written."""
+    """Of the file; from the hub, of the rows as one JSON object a line."""
+    pinned: bool
+    """Whether these are the rows that suite.toml pins, by revision or by hash."""
 
 
 @dataclass(frozen=True)
@@ -137,68 +155,100 @@ class Suite:
     sha256: str
     """Of suite.toml."""
 
-    def questions(self, data: Path | None = None) -> Questions:
+    def questions(self, data: Path | None = None, *, unpinned: bool = False) -> Questions:
         """Every item, from the user's own file where `data` names one.
+
+        `unpinned` accepts a file of another hash.
 
         Raises:
             SuiteError: rows missing, of another hash than pinned, malformed or not unique.
         """
         source = self.spec.source
-        if data is None and source.file is None:
-            rows, sha256 = _hub_rows(source)
-            return self._make(rows, f"{source.hub}@{source.revision}", sha256)
+        if data is None and source.hub is not None:
+            rows, sha256 = rows_of.from_hub(
+                source.hub, source.config, source.split, source.revision
+            )
+            return self._make(rows, f"{source.hub}@{source.revision}", sha256, pinned=True)
         path = data or self.folder / str(source.file)
-        rows, sha256 = _file_rows(path)
-        if sha256 != source.sha256:
+        rows, sha256 = rows_of.from_file(path)
+        if not unpinned and sha256 not in source.pins:
+            pins = " or ".join(f"{pin[:12]}..." for pin in source.pins) or "no file"
             raise SuiteError(
                 f"{path} has SHA-256 {sha256[:12]}..., but suite {self.spec.name} is pinned to "
-                f"{source.sha256[:12]}...; use the pinned file"
+                f"{pins}; use the pinned file, or accept this one with --unpinned"
             )
-        return self._make(rows, path.name, sha256)
+        return self._make(rows, path.name, sha256, pinned=sha256 in source.pins)
 
-    def _make(self, rows: Sequence[Mapping[str, Any]], source: str, sha256: str) -> Questions:
+    def _make(
+        self, rows: Sequence[Mapping[str, Any]], source: str, sha256: str, *, pinned: bool
+    ) -> Questions:
         prompt = self.spec.prompt
         if len(rows) <= prompt.shots:
             raise SuiteError(
                 f"{source} has {len(rows)} rows, and suite {self.spec.name} shows "
                 f"{prompt.shots} of them as examples; nothing is left to score"
             )
-        pairs = [self._pair(source, number, row) for number, row in enumerate(rows)]
-        ids = [content_id(*pair) for pair in pairs]
+        contents = [self._content(source, number, row) for number, row in enumerate(rows)]
+        ids = [content_id(*content) for content in contents]
         shown = "".join(
-            fill(prompt.shot_template, question=question, target=target)
-            for question, target in pairs[: prompt.shots]
+            fill(prompt.shot_template, **self._words(*content))
+            for content in contents[: prompt.shots]
         )
         shots = tuple(Shot(ids[row], row) for row in range(prompt.shots))
         taken = {shot.id: shot.row for shot in shots}
         items = []
-        for row in range(prompt.shots, len(pairs)):
+        for row in range(prompt.shots, len(contents)):
             if ids[row] in taken:
                 raise SuiteError(
                     f"{source}: rows {taken[ids[row]] + 1} and {row + 1} are the same question; "
                     "remove one"
                 )
             taken[ids[row]] = row
-            question, target = pairs[row]
-            asked = fill(prompt.template, question=question, shots=shown)
-            items.append(Item(ids[row], row, asked, self._reduced(source, row, target)))
-        return Questions(tuple(sorted(items, key=lambda i: i.id)), shots, source, sha256)
+            words = self._words(*contents[row])
+            target = self._reduced(source, row, words.pop("target"))
+            items.append(Item(ids[row], row, fill(prompt.template, shots=shown, **words), target))
+        return Questions(tuple(sorted(items, key=lambda i: i.id)), shots, source, sha256, pinned)
 
-    def _pair(self, source: str, row: int, values: Mapping[str, Any]) -> tuple[str, str]:
+    def _content(self, source: str, row: int, values: Mapping[str, Any]) -> list[str]:
+        """Question, right answer, wrong options."""
         fields = self.spec.fields
-        found = [values.get(name) for name in (fields.question, fields.target)]
-        for name, value in zip((fields.question, fields.target), found, strict=True):
+        found = []
+        for names in (fields.question, fields.target, *fields.distractors):
+            name = (
+                next((n for n in names if n in values), names[0]) if type(names) is tuple else names
+            )
+            value = values.get(str(name))
             if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
                 raise SuiteError(
-                    f"{source}: row {row + 1} has {value!r} under {name!r}; it must hold a text"
+                    f"{source}: row {row + 1} has {self._shown(value)} under {name!r}; it must "
+                    "hold a text"
                 )
-        return str(found[0]), str(found[1])
+            found.append(str(value))
+        if len(set(found[1:])) < len(found) - 1:
+            raise SuiteError(f"{source}: row {row + 1} has the same option twice; correct it")
+        return found
+
+    def _words(self, question: str, target: str, *wrong: str) -> dict[str, str]:
+        """What a template may name."""
+        if not wrong:
+            return {"question": question, "target": target}
+        options = shuffled(question, [target, *wrong])
+        shown = "\n".join(
+            f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=False)
+        )
+        letter = LETTERS[options.index(target)]
+        return {"question": question, "target": letter, "options": shown}
+
+    def _shown(self, value: object) -> str:
+        """A value of a row for a message; of a suite whose texts are not to be spread, its type."""
+        return f"a value of type {type(value).__name__}" if self.spec.redact else repr(value)
 
     def _reduced(self, source: str, row: int, target: str) -> str:
         try:
             return reduce_target(target, self.spec.answer)
         except ValueError as error:
-            raise SuiteError(f"{source}: row {row + 1}: {error}") from None
+            why = f"its target is no {self.spec.answer}" if self.spec.redact else str(error)
+            raise SuiteError(f"{source}: row {row + 1}: {why}") from None
 
 
 def load(name: str) -> Suite:
@@ -231,9 +281,17 @@ def names() -> list[str]:
     return sorted(path.parent.name for path in FOLDER.glob(f"*/{FILE_NAME}"))
 
 
-def content_id(question: str, target: str) -> str:
+def content_id(*content: str) -> str:
     """Id of a question by its content, so that order and file format do not matter."""
-    return _sha256(json.dumps([question, target]).encode())[:16]
+    return _sha256(json.dumps(content).encode())[:16]
+
+
+def shuffled(question: str, options: Sequence[str]) -> list[str]:
+    """Options in an order that the question and they themselves decide, and nothing else.
+
+    Not by a stream of random numbers, which would depend on what else is asked.
+    """
+    return sorted(options, key=lambda option: _sha256(json.dumps([question, option]).encode()))
 
 
 def reduce_target(target: str, answer: AnswerType) -> str:
@@ -253,6 +311,8 @@ def reduce_target(target: str, answer: AnswerType) -> str:
         raise ValueError(f"the target {target[-40:]!r} ends in no number") from None
     if not value.is_finite():
         raise ValueError(f"the target {target[-40:]!r} is not finite")
+    if answer == "integer" and value != value.to_integral_value():
+        raise ValueError(f"the target {target[-40:]!r} is no integer; such answers are decimal")
     return plain(value)
 
 
@@ -284,52 +344,18 @@ def _check(path: Path, spec: Spec) -> None:
         "margin_pt must lie between 0 and 100": 0 < spec.margin_pt < 100,
         "sampling.max_tokens must be positive": spec.sampling.max_tokens > 0,
         "items must be positive": spec.items is None or spec.items > 0,
+        "repeats must be positive": spec.repeats > 0,
+        f"fields.distractors must be at most {len(LETTERS) - 1}, answer a letter, and "
+        "prompt.template hold {options}": not spec.fields.distractors
+        or (
+            len(spec.fields.distractors) < len(LETTERS)
+            and spec.answer == "letter"
+            and "{options}" in spec.prompt.template
+        ),
     }
     for problem, holds in checks.items():
         if not holds:
             raise SuiteError(f"{path}: {problem}")
-
-
-def _file_rows(path: Path) -> tuple[list[dict[str, Any]], str]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise SuiteError(
-            f"{path} cannot be read ({error.strerror}); name a readable file"
-        ) from None
-    rows = []
-    for number, line in enumerate(content.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise SuiteError(f"{path}: line {number} is not JSON ({error})") from None
-        if not isinstance(row, dict):
-            raise SuiteError(f"{path}: line {number} is not a JSON object")
-        rows.append(row)
-    return rows, _sha256(content)
-
-
-def _hub_rows(source: Source) -> tuple[list[dict[str, Any]], str]:
-    import datasets  # noqa: PLC0415 - seconds of import, and an optional extra
-
-    for name in ("huggingface_hub", "datasets"):  # they narrate each of their own retries
-        logging.getLogger(name).setLevel(logging.ERROR)
-    remedy = "check the network, or name a local file with --data SUITE=PATH"
-    try:
-        found = datasets.load_dataset(
-            source.hub, source.config, split=source.split, revision=source.revision
-        )
-        rows = [dict(row) for row in found]
-    except Exception as error:  # noqa: BLE001 - the hub fails in as many ways as it has layers
-        why = f"{type(error).__name__}: {error}"
-        raise SuiteError(
-            f"{source.hub} could not be loaded from the hub ({' '.join(why.split())[:160]}); "
-            f"{remedy}"
-        ) from None
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    return rows, _sha256(lines.encode())
 
 
 def _sha256(content: bytes) -> str:

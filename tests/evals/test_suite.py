@@ -1,5 +1,9 @@
+import collections
+import csv
 import hashlib
+import io
 import json
+from pathlib import Path
 
 import pytest
 
@@ -87,7 +91,60 @@ def test_another_file_must_have_the_pinned_hash(write, tmp_path):
     with pytest.raises(SuiteError, match="is pinned to"):
         suite.questions(same)
     with pytest.raises(SuiteError, match="cannot be read"):
-        suite.questions(tmp_path / "absent.jsonl")
+        suite.questions(tmp_path / "absent.jsonl", unpinned=True)
+
+
+def test_unpinned_accepts_another_file_and_says_so(write, tmp_path):
+    suite = load(write())
+    other = tmp_path / "elsewhere.jsonl"
+    other.write_text("".join(json.dumps(row) + "\n" for row in ROWS[:4]))
+    found = suite.questions(other, unpinned=True)
+    assert not found.pinned
+    assert found.sha256 == hashlib.sha256(other.read_bytes()).hexdigest()
+    assert len(found.items) == 2
+    assert suite.questions().pinned
+    assert suite.questions(tmp_path / "test.jsonl", unpinned=True).pinned
+
+
+def test_any_of_several_pins_will_do(write):
+    pin = hashlib.sha256((Path(write()) / "test.jsonl").read_bytes()).hexdigest()
+    several = load(write(edit=lambda t: t.replace(f'"{pin}"', f'["0", "{pin}"]')))
+    assert several.questions().pinned
+
+
+def as_csv(rows):
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0])
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode("utf-8-sig")
+
+
+def as_parquet(rows):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    buffer = io.BytesIO()
+    parquet.write_table(pa.Table.from_pylist(rows), buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(("suffix", "written"), [("csv", as_csv), ("parquet", as_parquet)])
+def test_the_same_rows_in_another_form_are_the_same_items(write, tmp_path, suffix, written):
+    suite = load(write())
+    path = tmp_path / f"rows.{suffix}"
+    path.write_bytes(written(ROWS))
+    assert suite.questions(path, unpinned=True).items == suite.questions().items
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet", "rows.jsonl"])
+def test_a_file_of_another_form_is_one_line(write, tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(b'\xff\x00"a')
+    with pytest.raises(SuiteError) as caught:
+        load(write()).questions(path, unpinned=True)
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +165,8 @@ def test_another_file_must_have_the_pinned_hash(write, tmp_path):
         ("floor = 0.05", "floor = 1.0", "floor must lie"),
         ("[source]", "[source", "suite.toml"),
         ("margin_pt = 2.0", "margin_pt = 2.0\nitems = 0", "items must be positive"),
+        ("margin_pt = 2.0", "margin_pt = 2.0\nrepeats = 0", "repeats must be positive"),
+        ('target = "answer"', 'target = "answer"\ndistractors = ["b"]', "answer a letter"),
     ],
 )
 def test_a_wrong_suite_is_one_line(write, old, new, message):
@@ -150,7 +209,9 @@ def test_unknown_suites_are_answered_with_the_known_ones(tmp_path):
         ("so 3\n#### 1,000", "integer", "1000"),
         ("#### -0", "integer", "0"),
         ("007", "integer", "7"),
-        ("18.50", "integer", "18.5"),
+        ("18.0", "integer", "18"),
+        ("18.50", "decimal", "18.5"),
+        ("1,000.50", "decimal", "1000.5"),
         ("b", "letter", "B"),
         ("#### C", "letter", "C"),
     ],
@@ -161,7 +222,14 @@ def test_targets_are_reduced(target, answer, reduced):
 
 @pytest.mark.parametrize(
     ("target", "answer"),
-    [("4 or 5", "integer"), ("inf", "integer"), ("CD", "letter"), ("", "letter")],
+    [
+        ("4 or 5", "integer"),
+        ("18.5", "integer"),
+        ("inf", "integer"),
+        ("nan", "decimal"),
+        ("CD", "letter"),
+        ("", "letter"),
+    ],
 )
 def test_targets_that_are_no_answer_are_refused(target, answer):
     with pytest.raises(ValueError, match="target"):
@@ -227,3 +295,85 @@ def test_rows_from_the_hub_make_the_same_items_as_the_file(monkeypatch, shared_d
     hub, local = suite.questions(), suite.questions(path)
     assert (hub.items, hub.shots, hub.sha256) == (local.items, local.shots, local.sha256)
     assert asked["revision"] == suite.spec.source.revision
+
+
+SCIENCE = [
+    {
+        "Record ID": f"rec{i}",
+        "Question": f"Which particle is number {i}?",
+        "Correct Answer": f"secret{i}",
+        "Incorrect Answer 1": f"wrong{i}",
+        "Incorrect Answer 2": f"other{i}, or ten",
+        "Incorrect Answer 3": f"none of {i}\nnor of more",
+        "Subdomain": "",
+    }
+    for i in range(400)
+]
+
+
+@pytest.fixture
+def science(tmp_path):
+    """Rows with the columns of GPQA, as the file that the real suite would read."""
+
+    def make(rows=SCIENCE):
+        path = tmp_path / "gpqa_diamond.csv"
+        path.write_bytes(as_csv(rows))
+        return load("gpqa_diamond").questions(path, unpinned=True)
+
+    return make
+
+
+def letter_of(item):
+    """The letter before the right option of a SCIENCE item, read out of its prompt."""
+    (line,) = [line for line in item.prompt.splitlines() if line[3:].startswith("secret")]
+    return line[0]
+
+
+def test_options_are_lettered_and_the_right_one_is_the_target(science):
+    items = science().items
+    for item in items:
+        assert item.target == letter_of(item)
+        for name in ("Question", "Correct Answer", *(f"Incorrect Answer {n}" for n in (1, 2, 3))):
+            assert SCIENCE[item.row][name] in item.prompt
+    # uniform over the letters: 100 each, standard deviation 8.7
+    counts = collections.Counter(item.target for item in items)
+    assert sorted(counts) == list("ABCD")
+    assert all(65 < count < 135 for count in counts.values())
+
+
+def test_the_order_of_options_depends_on_the_question_alone(science):
+    whole = {item.id: item.prompt for item in science().items}
+    backwards = {item.id: item.prompt for item in science(SCIENCE[:50:-7]).items}
+    assert backwards.items() <= whole.items()
+    columns = ("Incorrect Answer 1", "Incorrect Answer 3")
+    swapped = [row | dict(zip(columns, (row[c] for c in columns[::-1]), strict=True))
+               for row in SCIENCE]  # fmt: skip
+    assert [i.prompt for i in sorted(science(swapped).items, key=lambda i: i.row)] == [
+        i.prompt for i in sorted(science().items, key=lambda i: i.row)
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"Question": ""}, {"Incorrect Answer 2": "secret7"}, {"Correct Answer": None}],
+)
+def test_messages_about_a_redacted_suite_hold_none_of_its_text(science, change):
+    rows = [*SCIENCE[:7], SCIENCE[7] | change]
+    with pytest.raises(SuiteError, match="row 8") as caught:
+        science(rows)
+    for text in SCIENCE[7].values():
+        assert not text or text not in str(caught.value)
+
+
+def test_real_aime26(shared_data):
+    questions = load("aime26").questions(shared_data / "aime26" / "test.jsonl")
+    assert questions.pinned
+    assert len(questions.items) == 30
+    assert all(0 <= int(item.target) <= 999 for item in questions.items)
+
+
+def test_gsm8k_as_a_chat_scores_every_question(shared_data):
+    questions = load("gsm8k_chat").questions(shared_data / "gsm8k" / "test.jsonl")
+    assert len(questions.items) == 1319
+    shots = load("gsm8k").questions(shared_data / "gsm8k" / "test.jsonl")
+    assert {item.id for item in shots.items} < {item.id for item in questions.items}
