@@ -1,5 +1,5 @@
-"""From a run folder to a page that a reviewer can decide from: `reports.render(run_dir)`."""
+"""From a run folder to what a reviewer decides from: `reports.render(run_dir)`."""
 
-from reports.page import render
+from reports.outputs import render
 
 __all__ = ["render"]

@@ -1,4 +1,4 @@
-"""The page: a run folder in, one self-contained `report.html` out."""
+"""The page: one self-contained document of HTML."""
 
 from __future__ import annotations
 
@@ -7,29 +7,24 @@ import hashlib
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from reports import charts, text, words
-from reports.read import read
-from reports.view import view
-from verify.files import write_text
+
+if TYPE_CHECKING:
+    from reports.read import Run
+    from reports.view import Page
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def render(run_dir: Path) -> Path:
-    """Write `report.html` into a run folder, aside then renamed, and return its path.
-
-    Raises:
-        UserError: the folder holds no result, or a file in it is not what it should be.
-    """
-    run = read(run_dir)
-    page = view(run)
+def html(run: Run, page: Page) -> str:
+    """The page as one document that loads nothing."""
     style, script = (_source(name) for name in ("style.css", "page.js"))
-    html = (
+    return (
         _environment()
         .get_template("page.html.j2")
         .render(
@@ -41,9 +36,6 @@ def render(run_dir: Path) -> Path:
             data=_embedded(page.data),
         )
     )
-    path = run_dir / "report.html"
-    write_text(path, html)
-    return path
 
 
 @cache

@@ -33,7 +33,14 @@ if TYPE_CHECKING:
     from verify.store import Record, Store
 
 
-RUN_FILES = (store.FILE_NAME, "manifest.json", "result.json", "report.html")
+RUN_FILES = (
+    store.FILE_NAME,
+    "manifest.json",
+    "result.json",
+    "report.html",
+    "comment.md",
+    "junit.xml",
+)
 """What a run writes; where one of them stands already, none is written."""
 
 
