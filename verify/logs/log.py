@@ -51,8 +51,8 @@ def unknown(suites: dict[str, Columns]) -> frozenset[str]:
     carried = {
         "truncated": any((t.truncated >= 0).any() for t in tables),
         "completion_tokens": any((t.tokens >= 0).any() for t in tables),
-        "prompt_sha256": any((t.prompt != b"").any() for t in tables),
-        "target_sha256": any((t.target != b"").any() for t in tables),
+        "prompt_sha256": any(t.prompt.any() for t in tables),
+        "target_sha256": any(t.target.any() for t in tables),
     }
     return frozenset(name for name, known in carried.items() if not known)
 

@@ -167,16 +167,14 @@ def _differing(differing: dict[str, npt.NDArray[np.bool_]], items: list[str]) ->
 def _differs(sides: Sequence[Side], name: str) -> npt.NDArray[np.bool_]:
     """Items whose prompt or target is not the same in every record of both arms, [items]."""
     hashes = [_of_item(side, getattr(side.table, name)) for side in sides]
-    differs: npt.NDArray[np.bool_] = (
-        (hashes[0] != b"") & (hashes[1] != b"") & (hashes[0] != hashes[1])
-    )
+    differs: npt.NDArray[np.bool_] = (hashes[0] != 0) & (hashes[1] != 0) & (hashes[0] != hashes[1])
     for side, of_item in zip(sides, hashes, strict=True):
         if side.row.shape[1] == 1:
             continue  # one record an item cannot differ from itself
         ours = getattr(side.table, name)
         for repeat in side.row.T:
             there = ours[repeat]
-            differs |= (repeat >= 0) & (there != b"") & (there != of_item)
+            differs |= (repeat >= 0) & (there != 0) & (there != of_item)
     return differs
 
 

@@ -75,7 +75,8 @@ class Columns:
         score: [n] 0 to 1; NaN where the request was never answered or never scored.
         truncated: [n] 1 cut by an output limit, 0 not, -1 not recorded.
         tokens: [n] completion tokens, -1 not recorded.
-        prompt: [n] SHA-256 of the prompt in hexadecimal, empty where not recorded.
+        prompt: [n] 64 bits drawn from the prompt's SHA-256 as it was written, 0 where none was:
+            they tell, within one process, whether two prompts are the same.
         target: [n] the same of the target.
         run: [n] number of the file within its arm.
         line: [n] line of the file, or number of the record where a format has no lines.
@@ -90,8 +91,8 @@ class Columns:
     score: npt.NDArray[np.float64]
     truncated: npt.NDArray[np.int8]
     tokens: npt.NDArray[np.int32]
-    prompt: npt.NDArray[np.bytes_]
-    target: npt.NDArray[np.bytes_]
+    prompt: npt.NDArray[np.int64]
+    target: npt.NDArray[np.int64]
     run: npt.NDArray[np.int32]
     line: npt.NDArray[np.int32]
     errors: dict[int, str]
@@ -199,13 +200,8 @@ class _Table:
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
-        # An item's code is the number of items seen before it.
-        self.codes: defaultdict[str, int] = defaultdict()
-        self.codes.default_factory = self.codes.__len__
-        self.chunks: dict[str, list[npt.NDArray[Any]]] = {
-            name: [] for name in ("item", "repeat", "score", "truncated", "tokens", "line")
-        }
-        self.hashes: dict[str, list[npt.NDArray[np.bytes_]]] = {"prompt": [], "target": []}
+        self.first: dict[str, int] = {}  # each item's first row
+        self.chunks: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
         self.texts: dict[str, list[str | None]] = {"text": [], "answer": [], "rule": []}
         self.errors: dict[int, str] = {}
         self.rows = 0
@@ -214,7 +210,9 @@ class _Table:
         items = fields["item"]
         if int in set(map(type, items)):
             items = list(map(str, items))
-        self.chunks["item"].append(self._codes(items))
+        rows = range(self.rows, self.rows + len(items))
+        first = map(self.first.setdefault, items, rows)
+        self.chunks["item"].append(np.fromiter(first, np.int32, len(items)))
         self._append("repeat", fields["repeat"], np.int32, lines)
         # None becomes NaN in an array of floats.
         score = np.array(fields["correct"], np.float64)
@@ -223,20 +221,12 @@ class _Table:
         self._append("truncated", _or(fields["truncated"], -1), np.int8)
         self._append("tokens", _or(fields["completion_tokens"], -1), np.int32, lines)
         self._append("line", lines, np.int32)
-        self._append_hashes("prompt", _or(fields["prompt_sha256"], ""), lines)
-        self._append_hashes("target", _or(fields["target_sha256"], ""), lines)
+        for name in ("prompt", "target"):
+            hashes = map(hash, _or(fields[f"{name}_sha256"], ""))
+            self.chunks[name].append(np.fromiter(hashes, np.int64, len(items)))
         for name in self.texts:
             self.texts[name] += fields[name]
         self.rows += len(items)
-
-    def _codes(self, items: Sequence[str]) -> npt.NDArray[np.int32]:
-        """Codes of the items; many new ones, the usual case, are entered at once."""
-        seen = len(self.codes)
-        new = dict(zip(items, range(seen, seen + len(items)), strict=True))
-        if len(new) == len(items) and self.codes.keys().isdisjoint(new):
-            self.codes.update(new)
-            return np.arange(seen, len(self.codes), dtype=np.int32)
-        return np.array(list(map(self.codes.__getitem__, items)), np.int32)
 
     def _append(
         self,
@@ -251,15 +241,6 @@ class _Table:
             row = next(i for i, value in enumerate(values) if abs(value) >= 2**31)
             raise self.builder.bad(
                 lines[row], f"{name} is {values[row]}; a count has ten digits at most"
-            ) from None
-
-    def _append_hashes(self, name: str, values: Sequence[str], lines: Sequence[int]) -> None:
-        try:
-            self.hashes[name].append(np.array(values, np.bytes_))
-        except UnicodeEncodeError:
-            row = next(i for i, value in enumerate(values) if not value.isascii())
-            raise self.builder.bad(
-                lines[row], f"{name}_sha256 is {values[row]!r}; write it in hex"
             ) from None
 
     def _note_errors(
@@ -285,21 +266,24 @@ class _Table:
             )
 
     def finish(self) -> Columns:
-        self.codes.default_factory = None  # a plain dictionary from now on
         arrays = {name: np.concatenate(chunks) for name, chunks in self.chunks.items()}
+        items = self.first
+        if len(items) < self.rows:  # an item's code is the number of items seen before it
+            items = dict(zip(items, range(len(items)), strict=True))
+            arrays["item"] = np.unique(arrays["item"], return_inverse=True)[1].astype(np.int32)
         self._refuse_duplicates(arrays)
         texts = {k: v if v.count(None) < len(v) else None for k, v in self.texts.items()}
         return Columns(
-            items=self.codes,
+            items=items,
             run=np.zeros(self.rows, np.int32),
             errors=self.errors,
-            prompt=np.concatenate(self.hashes["prompt"]),
-            target=np.concatenate(self.hashes["target"]),
             item=arrays["item"],
             repeat=arrays["repeat"],
             score=arrays["score"],
             truncated=arrays["truncated"],
             tokens=arrays["tokens"],
+            prompt=arrays["prompt"],
+            target=arrays["target"],
             line=arrays["line"],
             text=texts["text"],
             answer=texts["answer"],
@@ -313,7 +297,7 @@ class _Table:
         again = np.flatnonzero(np.diff(key[order]) == 0)
         if again.size:
             first, second = order[again[0]], order[again[0] + 1]
-            item = list(self.codes)[arrays["item"][first]]
+            item = list(self.first)[arrays["item"][first]]
             raise self.builder.bad(
                 int(arrays["line"][second]),
                 f"item {item!r}, repeat {arrays['repeat'][first]} stands already in "

@@ -41,8 +41,8 @@ def test_every_field_of_a_record_is_kept(lines):
     assert table.errors == {1: "timed out"}
     assert table.truncated.tolist() == [1, -1]
     assert table.tokens.tolist() == [7, -1]
-    assert table.prompt.tolist() == [HASH.encode(), b""]
-    assert table.target.tolist() == [HASH[::-1].encode(), b""]
+    assert table.prompt.tolist() == [hash(HASH), 0]
+    assert table.target.tolist() == [hash(HASH[::-1]), 0]
     assert (table.text, table.answer, table.rule) == (
         ["so 4", None],
         ["4", None],
@@ -149,7 +149,6 @@ def test_numbers_and_texts_name_the_same_item(lines, refused):
         (record("z", completion_tokens=2**40), ["completion_tokens is 1099511627776"]),
         (record("z", error=500), ["error is 500"]),
         (record("z", prompt_sha256="x" * 65), ["prompt_sha256 is 'xxx"]),
-        (record("z", target_sha256="é"), ["target_sha256 is 'é'"]),
         ([1, 2], ["got `array`", "one object a line"]),
         (b'{"item": "z", "correct": NaN}', ["NaN is not JSON"]),
         (b'{"item": "z", "correct": true', ["not JSON"]),

@@ -29,7 +29,7 @@ def test_every_column_of_the_published_form(table):
     assert found.repeat.tolist() == [0, 1, 0]
     assert found.truncated.tolist() == [0, 1, 0]
     assert found.tokens.tolist() == [12, 99, -1]
-    assert found.prompt.tolist() == [b"ab", b"ab", b"cd"]
+    assert found.prompt.tolist() == [hash("ab"), hash("ab"), hash("cd")]
     assert np.isnan(found.score).tolist() == [False, False, True]
     assert log.unknown == {"target_sha256"}
 
