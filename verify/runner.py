@@ -209,7 +209,15 @@ def _record(arm: str, task: Task, item: Item, repeat: int, answer: Completion | 
     )
     if isinstance(answer, Failure):
         return msgspec.structs.replace(record, error=f"{answer.kind}: {answer.message}")
-    found = grade(answer.text, item.target, task.suite.spec.answer, truncated=answer.truncated)
+    spec = task.suite.spec
+    found = grade(
+        answer.text,
+        item.target,
+        spec.answer,
+        truncated=answer.truncated,
+        stop=spec.sampling.stop,
+    )
+    start, stop = found.span or (None, None)
     return msgspec.structs.replace(
         record,
         correct=found.correct,
@@ -218,6 +226,8 @@ def _record(arm: str, task: Task, item: Item, repeat: int, answer: Completion | 
         text=answer.text,
         answer=found.answer,
         rule=found.rule,
+        span_start=start,
+        span_stop=stop,
     )
 
 

@@ -39,6 +39,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """What the grader took out of `text`."""
     rule: str | None = None
     """The grader's rule that took it."""
+    span_start: int | None = None
+    """Where `answer` stands in `text`, from the first of its characters..."""
+    span_stop: int | None = None
+    """... to before this one."""
 
 
 class StoredItem(msgspec.Struct, frozen=True):
@@ -182,3 +186,10 @@ def m001_initial(connection: sqlite3.Connection) -> None:
         "CREATE TABLE item (suite TEXT NOT NULL, item TEXT NOT NULL, prompt TEXT NOT NULL, "
         "target TEXT NOT NULL, PRIMARY KEY (suite, item)) STRICT"
     )
+
+
+@_migration
+def m002_span(connection: sqlite3.Connection) -> None:
+    """Where in its text an answer stands."""
+    connection.execute("ALTER TABLE record ADD COLUMN span_start INTEGER")
+    connection.execute("ALTER TABLE record ADD COLUMN span_stop INTEGER")

@@ -105,24 +105,24 @@ def test_migrations_apply_once_in_order_and_to_old_files(tmp_path, monkeypatch):
     with Store.open(path) as old:
         old.add(record())
 
-    def m002_note(connection):
+    def m999_note(connection):
         connection.execute("ALTER TABLE item ADD COLUMN note TEXT")
 
-    monkeypatch.setattr(store, "_MIGRATIONS", [*store._MIGRATIONS, m002_note])
+    monkeypatch.setattr(store, "_MIGRATIONS", [*store._MIGRATIONS, m999_note])
     for _ in range(2):
         with Store.open(path) as opened:
             assert list(opened.records()) == [record()]
     names = [row[0] for row in sqlite3.connect(path).execute("SELECT name FROM migration")]
-    assert names == ["m001_initial", "m002_note"]
+    assert names == ["m001_initial", "m999_note"]
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
-    def m002_breaks(connection):
+    def m999_breaks(connection):
         connection.execute("CREATE TABLE half (x)")
         connection.execute("nonsense")
 
     path = tmp_path / "r.sqlite"
-    monkeypatch.setattr(store, "_MIGRATIONS", [*store._MIGRATIONS, m002_breaks])
+    monkeypatch.setattr(store, "_MIGRATIONS", [*store._MIGRATIONS, m999_breaks])
     with pytest.raises(sqlite3.OperationalError):
         Store.open(path)
     tables = {row[0] for row in sqlite3.connect(path).execute("SELECT name FROM sqlite_master")}

@@ -8,8 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from verify.logs.source import Found, flat
 from verify.logs.table import Builder, Choice, Row, refuse
 from verify.store import FILE_NAME, Store
@@ -74,4 +72,5 @@ def columns(records: Sequence[Record]) -> Columns:
 
 
 def _rows(records: Sequence[Record]) -> list[Row]:
-    return [Row(**msgspec.structs.asdict(record)) for record in records]
+    kept = Row.__struct_fields__
+    return [Row(**{name: getattr(record, name) for name in kept}) for record in records]
