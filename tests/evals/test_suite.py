@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evals.suite import SuiteError, content_id, fill, load, names, reduce_target
+from evals.rows import SuiteError
+from evals.suite import content_id, fill, load, names, reduce_target
 
 ROWS = [{"question": f"What is {i} + 1?", "answer": f"{i} + 1\n#### {i + 1}"} for i in range(6)]
 TOML = """

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from evals.suite import SuiteError, load
+from evals.rows import SuiteError
+from evals.suite import load
 from verify.arms import EmbeddedArm, normalised
 from verify.command import UserError
 from verify.runner import Rules, Task

@@ -19,7 +19,9 @@ from verify.command import UserError
 from verify.evals import plan as planning
 from verify.evals import show
 from verify.evals.comparing import compare
+from verify.evals.grade import grade
 from verify.evals.noise import aa
+from verify.evals.opinions import dependent
 from verify.evals.output import console_for_people
 from verify.evals.power import power
 from verify.files import write_json
@@ -189,7 +191,7 @@ def _refuse_options_of_a_run(context: click.Context) -> None:
             )
 
 
-for subcommand in (compare, aa, power):
+for subcommand in (compare, aa, power, grade):
     command.add_command(subcommand)
 
 
@@ -245,6 +247,7 @@ def _run(plan: Plan, folder: Path, program: str, console: Console, began: float)
         try:
             extended = asyncio.run(runner.run(arms, plan.tasks, plan.rules, begin, heard))
             suites = runner.conclude(arms, plan.tasks, plan.rules, opened[0])
+            extractors = dependent(list(opened[0].records()), plan.tasks, plan.names)
         except KeyboardInterrupt:
             if opened:
                 describe(interrupted=manifest.now())
@@ -257,10 +260,15 @@ def _run(plan: Plan, folder: Path, program: str, console: Console, began: float)
     described = describe(
         finished=manifest.now(), seconds=round(time.monotonic() - began, 1), extended=extended
     )
-    return _document(suites, described, folder)
+    return _document(suites, extractors, described, folder)
 
 
-def _document(suites: list[SuiteResult], described: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _document(
+    suites: list[SuiteResult],
+    extractors: dict[str, dict[str, Any]] | None,
+    described: dict[str, Any],
+    folder: Path,
+) -> dict[str, Any]:
     """All layers together: what verify.kernel left in the folder counts too."""
     kernel = _kernel(folder / "kernel.json")
     verdicts = [suite.verdict for suite in suites]
@@ -269,6 +277,7 @@ def _document(suites: list[SuiteResult], described: dict[str, Any], folder: Path
     return {
         "verdict": str(combine(verdicts)),
         "suites": msgspec.to_builtins(suites),
+        "extractors": extractors,
         **({"kernel": kernel} if kernel is not None else {}),
         "manifest": described,
     }
