@@ -1,5 +1,6 @@
-"""From a run folder to what a reviewer decides from: `reports.render(run_dir)`."""
+"""From run folders to what a reviewer decides from: `render(run)`, `overview(runs, out)`."""
 
 from reports.outputs import render
+from reports.runs import overview
 
-__all__ = ["render"]
+__all__ = ["overview", "render"]

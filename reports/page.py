@@ -23,19 +23,15 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 def html(run: Run, page: Page) -> str:
     """The page as one document that loads nothing."""
+    forest = charts.forest(run.result.suites)
+    return document("page.html.j2", page=page, forest=forest, data=_embedded(page.data))
+
+
+def document(template: str, **content: Any) -> str:
+    """A document of this folder's templates, with the style sheet and script they share."""
     style, script = (_source(name) for name in ("style.css", "page.js"))
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            page=page,
-            forest=charts.forest(run.result.suites),
-            style=style,
-            script=script,
-            policy=_policy(style, script),
-            data=_embedded(page.data),
-        )
-    )
+    shared = {"style": style, "script": script, "policy": _policy(style, script)}
+    return _environment().get_template(template).render(**shared, **content)
 
 
 @cache

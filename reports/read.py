@@ -237,13 +237,18 @@ def read(folder: Path) -> Run:
     Raises:
         UserError: `result.json` is missing, or a file does not hold what it should.
     """
-    document, result = _result(folder)
+    document, result = read_result(folder)
     records, questions = _records(folder, result)
-    manifest, about = _manifest(folder, document)
+    manifest, about = read_manifest(folder, document)
     return Run(folder, result, document, manifest, about, records, questions)
 
 
-def _result(folder: Path) -> tuple[dict[str, Any], Result]:
+def read_result(folder: Path) -> tuple[dict[str, Any], Result]:
+    """`result.json` as written and decoded, with `kernel.json` where it holds no kernel.
+
+    Raises:
+        UserError: it is missing, or does not hold what it should.
+    """
     path = folder / "result.json"
     document = _json(path)
     if document is None:
@@ -256,7 +261,12 @@ def _result(folder: Path) -> tuple[dict[str, Any], Result]:
         raise UserError(f"{path}: {error}; it is not a result of verify.evals") from error
 
 
-def _manifest(folder: Path, document: Mapping[str, Any]) -> tuple[dict[str, Any], About]:
+def read_manifest(folder: Path, document: Mapping[str, Any]) -> tuple[dict[str, Any], About]:
+    """The manifest as written, or else as the result holds it, and what a page needs of it.
+
+    Raises:
+        UserError: it does not hold what it should.
+    """
     path = folder / "manifest.json"
     found = _json(path)
     if found is None:

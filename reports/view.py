@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reports import arms, gaps, kernels, layers, methods, questions, suites
+from reports import arms, gaps, kernels, layers, methods, questions, suites, words
 
 if TYPE_CHECKING:
     from reports.read import Run
@@ -38,7 +38,7 @@ def view(run: Run) -> Page:
     kernel = run.result.kernel
     return Page(
         title=run.folder.resolve().name,
-        started=run.about.started.replace("T", " ").replace("Z", " UTC"),
+        started=words.time(run.about.started),
         whole=layers.whole(run.result.verdict, parts),
         layers=parts,
         gaps=gaps.gaps(run),

@@ -59,6 +59,11 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
+def time(stamp: str) -> str:
+    """`2026-12-01T09:00:00Z` as `2026-12-01 09:00:00 UTC`."""
+    return stamp.replace("T", " ").replace("Z", " UTC")
+
+
 def sentence(reason: str) -> str:
     """A reason with a full stop at its end."""
     reason = reason.strip() or "no reason was recorded"

@@ -2,8 +2,8 @@
 
 // The data behind the page, as a file.
 const download = document.getElementById("download");
-download.hidden = false;
-download.addEventListener("click", () => {
+if (download) download.hidden = false;
+download?.addEventListener("click", () => {
   const blob = new Blob([document.getElementById("data").textContent], { type: "application/json" });
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);

@@ -24,6 +24,7 @@ from verify.evals.noise import aa
 from verify.evals.opinions import dependent
 from verify.evals.output import console_for_people
 from verify.evals.power import power
+from verify.evals.reporting import render, report
 from verify.files import write_json
 from verify.verdict import Verdict, combine
 
@@ -165,21 +166,6 @@ def command(
     return Verdict(document["verdict"])
 
 
-@command.command()
-@click.argument("run", type=click.Path(path_type=Path, file_okay=False))
-def report(run: Path) -> Verdict:
-    """Render the page of a run again, from its folder."""
-    try:
-        document = json.loads((run / "result.json").read_text(encoding="utf-8"))
-        verdict = Verdict(document["verdict"])
-    except FileNotFoundError:
-        raise UserError(f"{run} holds no result.json; name the folder of a run") from None
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{run / 'result.json'} is not a run's result ({error})") from None
-    show.verdicts(console_for_people(), document, str(_render(run)))
-    return verdict
-
-
 def _refuse_options_of_a_run(context: click.Context) -> None:
     """Options before a subcommand would be passed over in silence."""
     for parameter in context.command.params:
@@ -191,7 +177,7 @@ def _refuse_options_of_a_run(context: click.Context) -> None:
             )
 
 
-for subcommand in (compare, aa, power, grade):
+for subcommand in (compare, aa, power, grade, report):
     command.add_command(subcommand)
 
 
@@ -297,21 +283,10 @@ def _kernel(path: Path) -> dict[str, Any] | None:
 
 def _show(console: Console, document: dict[str, Any], folder: Path) -> None:
     try:
-        where = str(_render(folder))
+        where = str(render(folder))
     except UserError as error:
         where = str(error)
     show.verdicts(console, document, where)
-
-
-def _render(folder: Path) -> Path:
-    try:
-        import reports  # noqa: PLC0415 - charts take a second to import, and come with an extra
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"no report.html in {folder}: it needs {error.name}; install kernelproof with its "
-            "extra: report"
-        ) from None
-    return reports.render(folder)
 
 
 def _store(path: Path) -> Store:
