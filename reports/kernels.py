@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from reports import words
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from reports.read import Finding, Kernel
 
 # Findings of each check that stand open, and that can be opened; a broken kernel has hundreds.
@@ -45,6 +47,15 @@ class Tier:
 
 
 @dataclass(frozen=True)
+class Steps:
+    """How many values lie so many BF16 steps from the correctly rounded one."""
+
+    name: str
+    values: int
+    share: str
+
+
+@dataclass(frozen=True)
 class KernelView:
     """The kernel layers as the page shows them."""
 
@@ -52,6 +63,7 @@ class KernelView:
     executed: int
     seconds: float
     tiers: tuple[Tier, ...]
+    steps: tuple[Steps, ...]
     adequacy: tuple[tuple[str, int], ...]
     environment: tuple[tuple[str, str], ...]
     groups: tuple[Group, ...]
@@ -72,9 +84,19 @@ def kernel_view(kernel: Kernel) -> KernelView:
             )
             for name, cases in kernel.tiers.items()
         ),
+        steps=_steps(kernel.ulps),
         adequacy=tuple(kernel.adequacy.items()),
         environment=tuple(kernel.environment.items()),
         groups=_groups(kernel),
+    )
+
+
+def _steps(ulps: Mapping[str, int]) -> tuple[Steps, ...]:
+    total = sum(ulps.values())
+    return tuple(
+        Steps(name, values, f"{100 * values / total:.4f}\u00a0%")
+        for name, values in ulps.items()
+        if total
     )
 
 

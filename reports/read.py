@@ -148,7 +148,7 @@ class FirstBad(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One check that failed in one case."""
+    """One check that failed in one case; `picture` shows where in the output, in lines of cells."""
 
     case: str
     check: str
@@ -156,13 +156,15 @@ class Finding(msgspec.Struct, frozen=True):
     message: str
     replay: str
     first_bad: FirstBad | None = None
+    picture: str = ""
 
 
 class Kernel(msgspec.Struct, frozen=True):
     """What `verify.kernel` wrote.
 
     `layers` are the verdicts of layers 1 and 2, each by itself; `use` is the largest share of the
-    bound that a case needed, by tier; `seconds` the whole time.
+    bound that a case needed, by tier; `ulps` elements by BF16 steps from the correctly rounded
+    output; `seconds` the whole time.
     """
 
     verdict: Verdict
@@ -175,6 +177,7 @@ class Kernel(msgspec.Struct, frozen=True):
     environment: dict[str, str]
     seconds: float
     use: dict[str, float] = {}
+    ulps: dict[str, int] = {}
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -282,7 +285,7 @@ def _json(path: Path) -> dict[str, Any] | None:
     try:
         # not msgspec: a lone surrogate in a model's words is data here, and it refuses those
         value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise UserError(f"{path} is not JSON ({error}); run again into a fresh --out") from error

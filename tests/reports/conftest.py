@@ -53,6 +53,7 @@ def kernel(findings=(), **changes):
         "findings": list(findings),
         "tiers": {"exact": 96, "calibrated": 216},
         "use": {"exact": 0.0, "calibrated": 0.31},
+        "ulps": {"0": 9_990_000, "1": 9_980, "2": 20, "more": 0},
         "adequacy": {"distinct scale bytes": 255, "distinct codes": 254, "blocks not judged": 2},
         "environment": {
             "candidate": "kernel:fused_triton",
@@ -73,6 +74,7 @@ def finding(case="T=1-family=one-hot", check="scales", layer=2, **changes):
         "message": "3 of 512 scale bytes differ",
         "first_bad": {"index": [0, 3], "byte": 3, "actual": "0x7e", "expected": "0x7f"},
         "replay": f"python -m verify.kernel --case {case}",
+        "picture": "|  ..::##    |\n|  ..::##    |",
         **changes,
     }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reports import render
+from reports import overview, render
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 QUIET = [
@@ -20,7 +20,7 @@ QUIET = [
     "--disable-sync",
 ]
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
-STATES = ("pass", "fail", "inconclusive", "invalid", "kernel", "answers")
+STATES = ("pass", "fail", "inconclusive", "invalid", "kernel", "answers", "overview")
 LOOKS = [("light", 1280), ("dark", 360)]
 
 
@@ -42,7 +42,7 @@ def tab(browser):
     """Open a run's page in a tab of its own; it remembers what the page did wrong."""
     contexts = []
 
-    def open_tab(folder, fragment=""):
+    def open_tab(path, fragment=""):
         context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
         contexts.append(context)
         page = context.new_page()
@@ -50,7 +50,7 @@ def tab(browser):
         page.on("console", lambda said: said.type == "error" and page.wrong.append(said.text))
         page.on("pageerror", lambda error: page.wrong.append(str(error)))
         page.on("request", lambda request: page.asked.append(request.url))
-        page.goto(f"{(folder / 'report.html').as_uri()}{fragment}")
+        page.goto(path.as_uri() + fragment)
         return page
 
     yield open_tab
@@ -60,9 +60,13 @@ def tab(browser):
 
 @pytest.fixture
 def run_in(write_run, make_suite, make_kernel, finding, records):
-    """A rendered run in one of STATES."""
+    """The page of a run in one of STATES."""
 
     def write(state):
+        if state == "overview":
+            folders = [write(each).parent for each in ("pass", "fail", "kernel")]
+            page, _ = overview(folders, folders[0].parents[1])
+            return page
         verdict = "pass" if state in {"kernel", "answers"} else state
         findings = [finding(case=f"T={n}") for n in range(5)] if state == "fail" else []
         folder = write_run(
@@ -71,8 +75,7 @@ def run_in(write_run, make_suite, make_kernel, finding, records):
             kernel=None if state == "answers" else make_kernel(findings),
             kept=None if state == "kernel" else records(),
         )
-        render(folder)
-        return folder
+        return render(folder)
 
     return write
 
@@ -81,8 +84,8 @@ def run_in(write_run, make_suite, make_kernel, finding, records):
 def test_everybody_can_read_it_and_it_reaches_for_nothing(tab, run_in, state):
     from axe_playwright_python.sync_playwright import Axe
 
-    folder = run_in(state)
-    page = tab(folder)
+    path = run_in(state)
+    page = tab(path)
     page.eval_on_selector_all("details", "all => all.forEach(details => details.open = true)")
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     for scheme, width in LOOKS:
@@ -92,7 +95,7 @@ def test_everybody_can_read_it_and_it_reaches_for_nothing(tab, run_in, state):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         found = Axe().run(page).response["violations"]
         assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
-    assert page.asked == [(folder / "report.html").as_uri()]
+    assert page.asked == [path.as_uri()]
     assert page.wrong == []
 
 
@@ -120,23 +123,22 @@ def test_the_longest_answer_comes_first_if_asked(tab, write_run, make_suite, rec
     kept = list(records(both=0, lost=12, gained=0, neither=0))
     kept = [replace(r, completion_tokens=int(r.item[1:]) * 7 % 12) for r in kept]
     folder = write_run(suites=[make_suite(items=12, both=0, lost=12, gained=0)], kept=kept)
-    render(folder)
-    page = tab(folder)
+    page = tab(render(folder))
     page.get_by_label("Order").select_option("tokens")
     lengths = [int(name[1:]) * 7 % 12 for name in shown(page)]
     assert lengths == sorted(lengths, reverse=True)
 
 
 def test_a_link_to_a_question_can_be_sent_and_opens_it(tab, run_in):
-    folder = run_in("pass")
-    page = tab(folder)
+    path = run_in("pass")
+    page = tab(path)
     question = page.locator("details.question").nth(3)
     question.locator("summary").click()
     question.locator("a.copy").click()
     assert question.locator("a.copy").inner_text() == "Link copied"
     link = page.evaluate("navigator.clipboard.readText()")
-    assert link.startswith((folder / "report.html").as_uri() + "#question-")
-    sent = tab(folder, "#" + link.partition("#")[2])
+    assert link.startswith(path.as_uri() + "#question-")
+    sent = tab(path, "#" + link.partition("#")[2])
     opened = sent.locator("details.question[open] .item")
     assert opened.all_text_contents() == ["q0173"]
     assert sent.wrong == []
@@ -169,11 +171,11 @@ def test_model_output_does_nothing_in_a_browser(tab, write_run, records):
     )
     kept = list(records(texts={("pr", "q0171"): hostile, ("base", "q0173"): hostile}))
     folder = write_run(kept=kept, prompt=hostile, target=hostile[:300])
-    render(folder)
-    assert (folder / "report.html").stat().st_size < 3_000_000
-    page = tab(folder)
+    path = render(folder)
+    assert path.stat().st_size < 3_000_000
+    page = tab(path)
     page.eval_on_selector_all("details", "all => all.forEach(details => details.open = true)")
     assert page.title() == "Passes: run · kernelproof"
     assert page.locator("img").count() == 0
-    assert page.asked == [(folder / "report.html").as_uri()]
+    assert page.asked == [path.as_uri()]
     assert page.wrong == []

@@ -140,6 +140,14 @@ def test_findings_carry_their_replay(page_of, make_kernel, finding):
     assert "0x7e" in second["text"]
 
 
+def test_a_finding_shows_where_and_steps_are_counted(page_of, make_kernel, finding):
+    page = page_of(verdict="fail", kernel=make_kernel([finding()]))
+    assert page.one("pre", "picture")["text"] == "|  ..::##    |\n|  ..::##    |"
+    (steps,) = [e for e in page.all("table") if "BF16 steps" in e["text"]]
+    assert "9,980" in steps["text"]
+    assert "0.0998\u00a0%" in steps["text"]
+
+
 def test_every_disagreement_is_listed_once(page_of, make_suite, records):
     kept = [*records(), *records("mini-aime", both=1, lost=0, gained=1, neither=0)]
     page = page_of(suites=[make_suite(), make_suite("mini-aime", items=2)], kept=kept)
