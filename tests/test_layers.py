@@ -30,6 +30,7 @@ FLOORS = [
         "verify.arms",
         "verify.client",
         "verify.embedded",
+        "verify.launched",
         "verify.looks",
         "verify.pairs",
         "verify.servers",
