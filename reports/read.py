@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from reports.redact import redacted
 from verify.command import UserError
 from verify.store import FILE_NAME, Store
 from verify.verdict import Verdict  # noqa: TC001 - msgspec reads the annotations when it runs
@@ -189,9 +190,13 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A suite as the manifest tells of it: what it is, how much of it was asked, its floor."""
+    """A suite as the manifest tells of it: what it is, how much of it was asked, its floor.
+
+    `redact` says that its texts may stand on no page.
+    """
 
     title: str = ""
+    redact: bool = False
     floor: float | None = None
     items_in_suite: int | None = None
     items_asked: int | None = None
@@ -243,6 +248,9 @@ def read(folder: Path) -> Run:
     document, result = read_result(folder)
     records, questions = _records(folder, result)
     manifest, about = read_manifest(folder, document)
+    hidden = {name for name, asked in about.suites.items() if asked.redact}
+    if hidden:
+        records, questions = redacted(records, questions, hidden)
     return Run(folder, result, document, manifest, about, records, questions)
 
 

@@ -57,6 +57,7 @@ class SuiteView:
     title: str
     verdict: Verdict
     reason: str
+    redacted: bool
     table: Table | None
     answers: Answers | None
 
@@ -84,6 +85,7 @@ def suite_views(run: Run, answers: Mapping[str, Answers]) -> tuple[SuiteView, ..
             title=asked.title if (asked := run.about.suites.get(suite.suite)) else "",
             verdict=suite.verdict,
             reason=suite.reason,
+            redacted=bool(asked and asked.redact),
             table=_table(suite),
             answers=answers.get(suite.suite),
         )

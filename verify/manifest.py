@@ -56,6 +56,7 @@ def suite(task: Task) -> dict[str, Any]:
     return {
         "title": spec.title,
         "licence": spec.licence,
+        "redact": spec.redact,
         "margin_pt": task.margin_pt,
         "margin_from": task.margin_from,
         "detectable_pt": _detectable(len(task.items), len(task.orders)),
