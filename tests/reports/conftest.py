@@ -8,6 +8,7 @@ from itertools import count
 
 import pytest
 
+from reports import render
 from verify.store import Record, Store
 
 PAIR = {"base": 1, "pr": 1}
@@ -250,3 +251,9 @@ def records_fixture():
 @pytest.fixture
 def parse():
     return Page
+
+
+@pytest.fixture
+def page_of(write_run):
+    """The page of a run, taken apart; arguments as `write_run`."""
+    return lambda **contents: Page(render(write_run(**contents)).read_text(encoding="utf-8"))
