@@ -113,20 +113,31 @@ class ServerArm:
             )
         except RequestError as error:
             self._failures[error.kind] += 1
-            self._retries += error.attempts - 1
-            tries = f" (after {error.attempts} attempts)" if error.attempts > 1 else ""
-            return Failure(error.kind, one_line(str(error)) + tries)
-        self._retries += reply.attempts - 1
+            self._retries += len(error.tries)
+            tries = f" (after {len(error.tries) + 1} attempts)" if error.tries else ""
+            return Failure(error.kind, one_line(str(error)) + tries, _failures(error.tries))
+        self._retries += len(reply.tries)
         if reply.model is not None:
             self._answered_as[reply.model] += 1
-        return Completion(reply.text, reply.truncated, reply.tokens)
+        return Completion(
+            reply.text,
+            reply.truncated,
+            reply.tokens,
+            reply.reasoning,
+            reply.prompt_tokens,
+            reply.seconds,
+            _failures(reply.tries),
+        )
 
     def problems(self, suite: str) -> list[str]:  # noqa: ARG002 - a model changes for all suites
-        """That it did not stay one model; what a server computes with cannot be seen from here."""
-        if len(self._answered_as) < 2:
-            return []
-        models = ", ".join(one_line(f"{name!r} ({n})") for name, n in self._answered_as.items())
-        return [f"{self.name} answered as more than one model: {models}"]
+        """That it was given up, or did not stay one model; more cannot be seen from here."""
+        found = []
+        if self._client.gone is not None:
+            found.append(f"{self.name} was given up: {one_line(self._client.gone)}")
+        if len(self._answered_as) > 1:
+            models = ", ".join(one_line(f"{name!r} ({n})") for name, n in self._answered_as.items())
+            found.append(f"{self.name} answered as more than one model: {models}")
+        return found
 
     def fixed(self) -> dict[str, Any]:
         """Address, model and load."""
@@ -153,3 +164,7 @@ class ServerArm:
     async def close(self) -> None:
         """Drop the connections."""
         await self._stack.aclose()
+
+
+def _failures(tries: tuple[RequestError, ...]) -> tuple[Failure, ...]:
+    return tuple(Failure(each.kind, one_line(str(each))) for each in tries)

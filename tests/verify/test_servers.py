@@ -4,7 +4,7 @@ import pytest
 
 from evals.suite import load
 from verify.arms import Completion, Failure
-from verify.client import Client
+from verify.client import Client, Limits
 from verify.command import UserError
 from verify.servers import ServerArm
 
@@ -18,7 +18,8 @@ async def collect(arm, spec, prompts):
 
 
 def server_arm(server, **options):
-    client = Client(server.url, attempts=2, timeout_s=5, first_wait_s=0.001)
+    limits = Limits(attempts=2, request_s=5, first_wait_s=0.001)
+    client = Client(server.url, limits=limits)
     return ServerArm("base", server.url, client=client, **options)
 
 
@@ -30,7 +31,9 @@ def test_a_server_answers_every_prompt_once(fake_server):
     for concurrency in (1, 7, 64):
         arm = server_arm(fake_server(behave), concurrency=concurrency)
         answers = asyncio.run(collect(arm, load("gsm8k").spec, prompts))
-        assert sorted(answers) == [(i, Completion(f"P{i}", False, 5)) for i in range(40)]
+        assert sorted(answers) == [
+            (i, Completion(f"P{i}", False, 5, prompt_tokens=3)) for i in range(40)
+        ]
 
 
 def test_no_more_than_the_concurrency_is_in_flight(fake_server):
@@ -61,7 +64,11 @@ def test_failures_are_kept_by_kind_and_retries_counted(fake_server):
     arm = server_arm(fake_server(behave))
     answers = dict(asyncio.run(collect(arm, load("gsm8k").spec, ["good", "bad"])))
     assert isinstance(answers[0], Completion)
-    assert answers[1] == Failure("http_500", "\ufffd[2Jgone wrong (after 2 attempts)")
+    assert answers[1] == Failure(
+        "http_500",
+        "\ufffd[2Jgone wrong (after 2 attempts)",
+        tries=(Failure("http_500", "\ufffd[2Jgone wrong"),),
+    )
     assert arm.settings()["failures"] == {"http_500": 1}
     assert arm.settings()["retries"] == 1
 
@@ -106,8 +113,6 @@ def test_a_model_that_changes_on_the_way_is_a_problem(fake_server):
 
 
 def test_a_server_that_is_not_there_is_one_line():
-    arm = ServerArm(
-        "pr", "http://127.0.0.1:9/v1", client=Client("http://127.0.0.1:9/v1", attempts=1)
-    )
+    arm = ServerArm("pr", "http://127.0.0.1:9/v1", client=Client("http://127.0.0.1:9/v1"))
     with pytest.raises(UserError, match=r"arm pr: no server answers at http://127.0.0.1:9/v1"):
         start(arm)

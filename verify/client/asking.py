@@ -1,0 +1,345 @@
+"""Asks one server: sends, waits, asks again where that makes sense, and knows when to give up."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import resource
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import aiohttp
+import msgspec
+
+from verify.client.failures import LONGEST_WAIT_S, Again, RequestError, refused
+from verify.client.replies import Stream, model_names, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from evals.suite import Sampling
+    from verify.client.replies import Reply
+
+# Parameters beyond OpenAI's own, so that defaults of a server or of a model's files cannot
+# change an answer. A server that refuses one by name is not sent it again.
+EXTRAS: dict[str, Any] = {
+    "cache_prompt": False,  # llama.cpp: reused prefixes change texts
+    "top_k": -1,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+}
+HELPLESS = frozenset({"http_401", "http_403", "http_404", "http_405", "redirect"})
+"""What no other question will mend, if it is the first thing that a server says."""
+_LONGEST_REUNION_S = 5.0  # between attempts to reach a server that does not answer
+_AFTER_DONE_S = 1.0  # for the end of a stream that said it was done
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long and how often a server is asked before a failure stands.
+
+    Attributes:
+        attempts: how often a request is sent before a transient failure stands.
+        request_s: seconds for the whole of a reply; None: 600, or 0.2 for every token that may be
+            generated if that is more.
+        gap_s: seconds between two tokens of a stream; the first may take as long as it likes.
+        connect_s: seconds for a connection.
+        patience_s: seconds without one usable reply after which a server that keeps failing is
+            given up; so long one that restarts is waited for.
+        first_wait_s: seconds before the second attempt; doubles from then on.
+        largest_body: bytes of a reply.
+    """
+
+    attempts: int = 5
+    request_s: float | None = None
+    gap_s: float = 120.0
+    connect_s: float = 30.0
+    patience_s: float = 120.0
+    first_wait_s: float = 0.5
+    largest_body: int = 1 << 26
+
+    def seconds(self, max_tokens: int) -> float:
+        """For a reply of so many tokens."""
+        return self.request_s if self.request_s is not None else max(600.0, 0.2 * max_tokens)
+
+
+class Client:
+    """Asks one server; an asynchronous context manager that holds its connections.
+
+    Args:
+        base_url: the server's address, ending in /v1.
+        headers: sent with every request; what they hold is kept out of every message and reply.
+        body: parameters sent with every question, over all others.
+        limits: how long and how often it is asked.
+        stream: whether answers are asked for token by token; costs processor time, and notices a
+            server that stops half way.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        stream: bool = False,
+    ) -> None:
+        self.base_url = base_url
+        self.limits = limits or Limits()
+        self.stream = stream
+        self.body = dict(body or {})
+        self.extras = {name: value for name, value in EXTRAS.items() if name not in self.body}
+        self.flying = 0
+        """Questions that are being asked."""
+        self.gone: str | None = None
+        """Why the server was given up."""
+        self._headers = {**(headers or {}), "Content-Type": "application/json"}
+        self._secrets = [
+            part.encode()
+            for value in (headers or {}).values()
+            for part in (value, *value.split())
+            if len(part) >= 8
+        ]
+        self._session: aiohttp.ClientSession | None = None
+        self._answered = False
+        self._failing = 0  # attempts since the last usable reply
+        self._well_at = time.monotonic()
+
+    async def __aenter__(self) -> Self:
+        _many_files()
+        self._session = aiohttp.ClientSession(
+            # the deadlines are ours, for they move with every token
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_s),
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=self._headers,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def models(self) -> list[str]:
+        """Names of the models that the server offers.
+
+        Raises:
+            RequestError: it does not answer, or not with a list.
+        """
+        seconds = min(self.limits.seconds(0), 60.0)
+        found = await self._exchange("GET", "models", None, seconds)
+        return model_names(b"" if isinstance(found, Stream) else found)
+
+    async def ask(
+        self,
+        prompt: str,
+        style: Literal["completion", "chat"],
+        model: str,
+        sampling: Sampling,
+        seed: int = 0,
+    ) -> Reply:
+        """One answer to one prompt.
+
+        Raises:
+            RequestError: none came, after as many attempts as make sense.
+        """
+        path = "completions" if style == "completion" else "chat/completions"
+        body = request_body(prompt, style, model, sampling, seed, stream=self.stream)
+        seconds = self.limits.seconds(sampling.max_tokens)
+        if not self.flying:
+            self._well_at = time.monotonic()  # nobody asked, so its silence says nothing
+        self.flying += 1
+        tries: list[RequestError] = []
+        try:
+            while self.gone is None:
+                try:
+                    reply = await self._accepted(path, body, seconds)
+                except RequestError as error:
+                    self._note(error)
+                    error.tries = tuple(tries)
+                    if not self._worth_another(error, len(tries) + 1):
+                        raise
+                    tries.append(error)
+                else:
+                    self._answered, self._failing = True, 0
+                    self._well_at = time.monotonic()
+                    return replace(reply, tries=tuple(tries)) if tries else reply
+                await asyncio.sleep(self._wait_s(tries[-1], len(tries)))
+            given_up = RequestError("gone", self.gone)
+            given_up.tries = tuple(tries)
+            raise given_up
+        finally:
+            self.flying -= 1
+
+    def _note(self, error: RequestError) -> None:
+        """Count what speaks against the server, and give it up once nothing speaks for it."""
+        if error.kind in HELPLESS and not self._answered:
+            self.gone = self.gone or f"{self.base_url} answers {error.kind}: {error}"
+        if not error.unwell:
+            return
+        self._failing += 1
+        silent = time.monotonic() - self._well_at
+        if self._failing >= max(3, self.flying) and silent >= self.limits.patience_s:
+            self.gone = self.gone or (
+                f"{self.base_url} has given no usable reply for {silent:.0f} s; "
+                f"last {error.kind}: {error}"
+            )
+
+    def _worth_another(self, error: RequestError, attempts: int) -> bool:
+        if self.gone is not None or error.again is Again.NEVER:
+            return False
+        if error.again is Again.ONCE:
+            return attempts < min(2, self.limits.attempts)
+        # one that is not there is waited for, as a question's own attempts would be over too soon
+        absent = error.absent and self._failing >= self.limits.attempts
+        return absent or attempts < self.limits.attempts
+
+    def _wait_s(self, error: RequestError, attempts: int) -> float:
+        if error.wait_s is not None:
+            return error.wait_s
+        longest = _LONGEST_REUNION_S if error.absent else LONGEST_WAIT_S
+        wait = min(self.limits.first_wait_s * 2.0 ** min(attempts - 1, 20), longest)
+        return wait * random.uniform(0.5, 1.5)  # noqa: S311 - so that not all come back at once
+
+    async def _accepted(self, path: str, body: dict[str, Any], seconds: float) -> Reply:
+        """Send with every extra parameter that the server has not refused by name."""
+        extras = dict(self.extras)
+        while True:
+            content = msgspec.json.encode({**body, **extras, **self.body})
+            began = time.monotonic()
+            try:
+                found = await self._exchange("POST", path, content, seconds)
+                reply = found.reply() if isinstance(found, Stream) else whole(found)
+            except RequestError as error:
+                named = [name for name in extras if name in str(error)]
+                if error.kind not in {"http_400", "http_422"} or not named:
+                    raise
+                for name in named:
+                    del extras[name]
+                continue
+            self.extras = extras
+            if self.body.get("logprobs") and reply.logprob is None:
+                raise RequestError("no_logprobs", "they were asked for, and did not come")
+            return replace(reply, text=self._scrubbed(reply.text), seconds=time.monotonic() - began)
+
+    async def _exchange(
+        self, method: str, path: str, content: bytes | None, seconds: float
+    ) -> bytes | Stream:
+        """One request, and all of what comes back: a body, or the events of a stream."""
+        assert self._session is not None, "used outside its context"
+        stream = Stream(self._scrub)
+        deadline = asyncio.timeout(seconds)
+        try:
+            async with (
+                deadline,
+                self._session.request(
+                    method, f"{self.base_url}/{path}", data=content, allow_redirects=False
+                ) as response,
+            ):
+                if response.status != 200:
+                    body = (await self._body(response)).decode("utf-8", "replace")
+                    told = response.headers.get("Location"), response.headers.get("Retry-After")
+                    raise refused(response.status, *told, body)
+                if response.content_type != "text/event-stream":
+                    return await self._body(response)
+                await self._events(response, stream, deadline, seconds)
+        except aiohttp.ServerTimeoutError:
+            message = f"no connection within {self.limits.connect_s:g} s"
+            raise _unwell("connection", message, Again.OFTEN) from None
+        except TimeoutError:
+            if stream.done:
+                return stream
+            if stream.begun:
+                raise _unwell("stall", "the stream stopped half way", Again.ONCE) from None
+            raise _unwell("timeout", f"no reply within {seconds:g} s", Again.ONCE) from None
+        except (aiohttp.ClientError, OSError) as error:
+            found = _unwell("connection", str(error) or type(error).__name__, Again.OFTEN)
+            found.absent = isinstance(error, aiohttp.ClientConnectorError)
+            raise found from None
+        return stream
+
+    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+        parts, size = [], 0
+        async for part in response.content.iter_any():
+            size = self._sized(size + len(part))
+            parts.append(part)
+        return self._scrub(b"".join(parts))
+
+    async def _events(
+        self,
+        response: aiohttp.ClientResponse,
+        stream: Stream,
+        deadline: asyncio.Timeout,
+        seconds: float,
+    ) -> None:
+        now = asyncio.get_running_loop().time
+        end, size = now() + seconds, 0
+        async for part in response.content.iter_any():
+            size = self._sized(size + len(part))
+            stream.feed(part)
+            if stream.begun:
+                wait = _AFTER_DONE_S if stream.done else self.limits.gap_s
+                deadline.reschedule(min(end, now() + wait))
+
+    def _sized(self, size: int) -> int:
+        if size > self.limits.largest_body:
+            message = f"more than {self.limits.largest_body:,} bytes"
+            raise RequestError("too_large", message, again=Again.ONCE)
+        return size
+
+    def _scrub(self, content: bytes) -> bytes:
+        """Without what stands in our headers, if a server repeats it."""
+        for secret in self._secrets:
+            content = content.replace(secret, b"***")
+        return content
+
+    def _scrubbed(self, text: str) -> str:
+        return self._scrub(text.encode()).decode() if self._secrets else text
+
+
+def request_body(
+    prompt: str,
+    style: Literal["completion", "chat"],
+    model: str,
+    sampling: Sampling,
+    seed: int = 0,
+    *,
+    stream: bool = False,
+) -> dict[str, Any]:
+    """The request in OpenAI's own parameters, all of them sent."""
+    asked: dict[str, Any] = (
+        {"prompt": prompt}
+        if style == "completion"
+        else {"messages": [{"role": "user", "content": prompt}]}
+    )
+    return {
+        "model": model,
+        **asked,
+        "temperature": sampling.temperature,
+        "top_p": 1.0,
+        "max_tokens": sampling.max_tokens,
+        **({"stop": list(sampling.stop)} if sampling.stop else {}),
+        "n": 1,
+        "seed": seed,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "stream": stream,
+        **({"stream_options": {"include_usage": True}} if stream else {}),
+    }
+
+
+def _unwell(kind: str, message: str, again: Again) -> RequestError:
+    return RequestError(kind, message, again=again, unwell=True)
+
+
+def _many_files() -> None:
+    """Let this process hold a connection for every request in flight, as far as it may."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
