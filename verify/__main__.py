@@ -12,6 +12,7 @@ from verify.command import run
 PROGRAMS = {
     "kernel": "layers 1 and 2 on one kernel",
     "evals": "layer 3: two arms, question by question",
+    "bench": "latency beside chains and the read floor, launch evidence, sanitizers",
     "faults": "what the verifier catches: planted faults, and honest kernels beside them",
 }
 
