@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evals.suite import load, names
 from verify.command import UserError
+from verify.logs.table import shown
 from verify.store import FILE_NAME
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def margin_of(suite: str, given: float | None, logs: Sequence[Log]) -> Margin:
     if given is None:
         if known is None:
             raise UserError(
-                f"suite {suite!r} has no default margin; add --margin POINTS, the loss to rule out"
+                f"suite {shown(suite)} has no default margin; add --margin POINTS, the loss to rule out"
             )
         return known
     before = fixed.points if fixed is not None and fixed.points != given else None

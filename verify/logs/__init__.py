@@ -25,10 +25,10 @@ from verify.logs import (
     sgl_eval,
     spreadsheet,
 )
-from verify.logs.log import COMPARABLE, Log, differences, join, unknown
+from verify.logs.log import COMPARABLE, Log, differences, join, named_notes, unknown
 from verify.logs.pairs import Pairs, grid, pair
 from verify.logs.source import Found, parse
-from verify.logs.table import Builder, Choice, Columns, refuse
+from verify.logs.table import Builder, Choice, Columns, listed, refuse
 from verify.verdict import WRONG_USE
 
 if TYPE_CHECKING:
@@ -108,6 +108,8 @@ def read(source: str | Path, *, suite: str | None = None, choice: Choice | None 
         return _read_one(path, suite, arm, choice)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except RecursionError:
+        raise refuse(path, None, "is nested too deeply for a log; is this one?") from None
 
 
 def read_arm(
@@ -186,7 +188,7 @@ def _side_by_side(logs: list[Log], suite: str | None, folder: Path) -> Log:
     """Logs of different suites as one; settings they do not share carry their suite's name."""
     suites = {name: table for log in logs for name, table in log.suites.items()}
     if suite is not None and suite not in suites:
-        held = ", ".join(sorted(suites))
+        held = listed(suites)
         raise refuse(folder, None, f"no record of suite {suite!r}; it holds {held}", WRONG_USE)
     shared = {
         name: value
@@ -202,7 +204,7 @@ def _side_by_side(logs: list[Log], suite: str | None, folder: Path) -> Log:
         suites=suites if suite is None else {suite: suites[suite]},
         settings=shared,
         unknown=frozenset().union(*(log.unknown for log in logs)),
-        notes=tuple(f"{log.paths[0].name}: {note}" for log in logs for note in log.notes),
+        notes=named_notes(logs),
     )
 
 
@@ -258,5 +260,5 @@ def _by_keys(value: Any, path: Path) -> Format:
     for needed, form in _BY_KEYS:
         if needed <= keys:
             return form
-    held = ", ".join(list(keys)[:6]) or "nothing"
+    held = listed(keys) or "nothing"
     raise NotALog(f"{path}: is JSON with {held}, no log; known are {_NAMES}")

@@ -57,6 +57,15 @@ class _Output(msgspec.Struct):
     error: Any = None
 
 
+class _Config(msgspec.Struct):
+    model: Any = None
+    api_url: Any = None
+    generation_config: Any = None
+    seed: Any = None
+    dataset_args: dict[str, Any] | None = None
+    eval_batch_size: Any = None
+
+
 class _Prediction(msgspec.Struct):
     index: int
     model: str = ""
@@ -201,19 +210,19 @@ def _settings(path: Path) -> dict[str, Setting]:
             config_file, None, "install kernelproof[evals] for PyYAML to read it", WRONG_USE
         ) from None
     try:
-        config = yaml.safe_load(config_file.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError):
+        found = yaml.safe_load(config_file.read_text("utf-8"))
+    except (yaml.YAMLError, ValueError, RecursionError):
         raise refuse(config_file, None, "is no YAML; move it away to go on without it") from None
-    config = config if isinstance(config, dict) else {}
-    arguments = config.get("dataset_args")
+    config = typed(_Config, found, config_file, None)
+    arguments = config.dataset_args or {}
     return {
         **flat("harness.name", NAME),
-        **flat("model", config.get("model")),
-        **flat("server", config.get("api_url")),
-        **flat("sampling", config.get("generation_config")),
-        **flat("prompt.seed", config.get("seed")),
-        **flat("task", {k: v for k, v in (arguments or {}).items() if path.stem.startswith(k)}),
-        **flat("load.batch_size", config.get("eval_batch_size")),
+        **flat("model", config.model),
+        **flat("server", config.api_url),
+        **flat("sampling", config.generation_config),
+        **flat("prompt.seed", config.seed),
+        **flat("task", {k: v for k, v in arguments.items() if path.stem.startswith(k)}),
+        **flat("load.batch_size", config.eval_batch_size),
     }
 
 

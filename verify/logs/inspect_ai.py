@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import lzma
 import math
+import struct
 import sys
 import zlib
-from collections.abc import Iterator  # noqa: TC003 - msgspec resolves this module's annotations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
 from verify.logs.source import Found, choose, document, flat, parse, typed
-from verify.logs.table import Builder, Choice, Row, as_score, refuse, sha256
+from verify.logs.table import Builder, Choice, Row, as_score, refuse, sha256, shown
 from verify.verdict import WRONG_USE
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from verify.logs.source import Setting
 
 NAME = "inspect_ai"
+T = TypeVar("T")
+_LARGEST = 1 << 28  # bytes of one sample
 # Options of generation that change how fast a server is asked, not what.
 _LOAD = ("max_connections", "max_retries", "timeout", "attempt_timeout", "adaptive_connections")
 
@@ -30,22 +33,38 @@ class _Dataset(msgspec.Struct):
     sample_ids: list[str | int] | None = None
 
 
+class _Config(msgspec.Struct):
+    # As many rows as it plans are made of a run that ended early.
+    epochs: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
+
+
+class _Step(msgspec.Struct):
+    solver: Any = None
+    params: Any = None
+
+
+class _Plan(msgspec.Struct):
+    steps: list[_Step] | None = None
+    config: dict[str, Any] | None = None
+
+
 class _Eval(msgspec.Struct):
     task: str
     model: str
     dataset: _Dataset
-    config: dict[str, Any] = {}
+    config: _Config = msgspec.field(default_factory=_Config)
     task_version: Any = None
-    task_args: dict[str, Any] = {}
+    task_args: Any = None
     model_base_url: str | None = None
     model_generate_config: dict[str, Any] = {}
-    packages: dict[str, str] = {}
+    packages: dict[str, Any] = {}
 
 
 class _Header(msgspec.Struct):
     eval: _Eval
     status: str = "started"
-    plan: dict[str, Any] = {}
+    plan: _Plan = msgspec.field(default_factory=_Plan)
+    samples: list[Any] | None = None
 
 
 class _Score(msgspec.Struct):
@@ -93,7 +112,7 @@ def read(path: Path, builder: Builder, choice: Choice) -> Found:
     builder.extend(rows, range(1, len(rows) + 1))
     notes = []
     if header.status != "success":
-        notes.append(f"the run ended with status {header.status!r}")
+        notes.append(f"the run ended with status {shown(header.status)}")
     if failed + len(missing):
         notes.append(
             f"{failed} failed and {len(missing)} missing samples, left out by inspect_ai, "
@@ -111,9 +130,9 @@ def is_zip(path: Path) -> bool:
 def _json(path: Path) -> tuple[_Header, list[_Sample]]:
     raw = document(path)
     header = typed(_Header, raw, path, None)
-    samples = raw.get("samples") or []
     return header, [
-        typed(_Sample, sample, path / f"samples[{i}]", None) for i, sample in enumerate(samples)
+        typed(_Sample, sample, path / f"samples[{i}]", None)
+        for i, sample in enumerate(header.samples or [])
     ]
 
 
@@ -126,26 +145,32 @@ def _zip(path: Path) -> tuple[_Header, list[_Sample]]:
             found = [n for n in ("header.json", "_journal/start.json") if n in names]
             if not found:
                 raise refuse(path, None, "a zip without header.json, so no log of inspect_ai's")
-            header = typed(_Header, parse(archive.read(found[0]), path / found[0]), path, None)
+            header = _member(archive, found[0], _Header, path)
             samples = sorted(n for n in names if n.startswith("samples/") and n.endswith(".json"))
-            return header, [
-                typed(_Sample, parse(archive.read(name), path / name), path / name, None)
-                for name in samples
-            ]
-    except NotImplementedError:
+            return header, [_member(archive, name, _Sample, path) for name in samples]
+    except NotImplementedError as error:
         raise refuse(
             path,
             None,
-            "is compressed with zstandard, which Python reads from 3.14 on; "
-            "install kernelproof[evals] for backports.zstd",
+            f"is compressed in a way not read here ({error}); for zstandard, which Python reads "
+            "from 3.14 on, install kernelproof[evals]",
             WRONG_USE,
         ) from None
     except damage as error:
         raise refuse(path, None, f"is a damaged zip ({error}); copy the log again") from None
 
 
+def _member(archive: Any, name: str, kind: type[T], path: Path) -> T:
+    size = archive.getinfo(name).file_size
+    if size > _LARGEST:
+        problem = f"unpacks to {size / 1e6:,.0f} MB, too much for one sample; is this a log?"
+        raise refuse(path / name, None, problem)
+    return typed(kind, parse(archive.read(name), path / name), path / name, None)
+
+
 def _zipfile() -> tuple[Any, tuple[type[Exception], ...]]:
     """The zipfile module that knows zstandard, if there is one, and what it raises on damage."""
+    damage = (EOFError, OverflowError, RuntimeError, ValueError, struct.error, zlib.error)
     old = sys.version_info < (3, 14)
     module, codec = (
         ("backports.zstd.zipfile", "backports.zstd") if old else ("", "compression.zstd")
@@ -155,8 +180,8 @@ def _zipfile() -> tuple[Any, tuple[type[Exception], ...]]:
         zipfile: Any = importlib.import_module(module or "zipfile")
     except ImportError:
         zipfile = importlib.import_module("zipfile")
-        return zipfile, (zipfile.BadZipFile, EOFError, zlib.error)
-    return zipfile, (zipfile.BadZipFile, EOFError, zlib.error, zstd.ZstdError)
+        return zipfile, (*damage, zipfile.BadZipFile, lzma.LZMAError)
+    return zipfile, (*damage, zipfile.BadZipFile, lzma.LZMAError, zstd.ZstdError)
 
 
 def _scorer(samples: list[_Sample], choice: Choice, path: Path) -> str:
@@ -201,7 +226,7 @@ def _row(sample: _Sample, scorer: str, path: Path) -> Row:
     try:
         correct = None if error else as_score(value)
     except ValueError as problem:
-        raise refuse(path, None, f"sample {sample.id!r}, {scorer}: {problem}") from None
+        raise refuse(path, None, f"sample {shown(sample.id)}, {scorer}: {problem}") from None
     first = sample.output.choices[0] if sample.output.choices else _Choice()
     tokens = (sample.output.usage or {}).get("output_tokens")
     score = (sample.scores or {}).get(scorer.partition("/")[0])
@@ -245,7 +270,7 @@ def _text(content: Any) -> str | None:
 
 def _missing(header: _Header, rows: list[Row]) -> list[Row]:
     """An unanswered row for each sample the run planned and its log lacks."""
-    epochs = header.eval.config.get("epochs") or 1
+    epochs = header.eval.config.epochs or 1
     there = {(str(row.item), row.repeat) for row in rows}
     return [
         Row(item=item, correct=None, repeat=repeat, error="not in the log")
@@ -257,9 +282,8 @@ def _missing(header: _Header, rows: list[Row]) -> list[Row]:
 
 def _settings(header: _Header) -> dict[str, Setting]:
     run = header.eval
-    generation = run.model_generate_config | (header.plan.get("config") or {})
+    generation = run.model_generate_config | (header.plan.config or {})
     load = {name: generation.pop(name) for name in _LOAD if name in generation}
-    steps: Iterator[Any] = iter(header.plan.get("steps") or [])
     return {
         **flat("model", run.model),
         **flat("server", run.model_base_url),
@@ -267,5 +291,5 @@ def _settings(header: _Header) -> dict[str, Setting]:
         **flat("task", {"version": run.task_version, "arguments": run.task_args}),
         **flat("sampling", generation),
         **flat("load", load),
-        **flat("prompt.solvers", [[s.get("solver"), s.get("params")] for s in steps]),
+        **flat("prompt.solvers", [[s.solver, s.params] for s in header.plan.steps or []]),
     }

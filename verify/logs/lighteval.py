@@ -15,6 +15,7 @@ from verify.verdict import WRONG_USE
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from verify.command import UserError
     from verify.logs.source import Setting
 
 NAME = "lighteval"
@@ -39,6 +40,22 @@ class _Detail(msgspec.Struct):
     doc: _Doc
     metric: dict[str, Any]
     model_response: _Response
+
+
+class _Model(msgspec.Struct):
+    base_url: Any = None
+    generation_parameters: Any = None
+    system_prompt: Any = None
+
+
+class _General(msgspec.Struct):
+    lighteval_sha: Any = None
+    model_name: Any = None
+    model_config: _Model | str | None = None  # a text in older logs
+
+
+class _Results(msgspec.Struct):
+    config_general: _General | None = None
 
 
 def columns(path: Path) -> set[str]:
@@ -103,15 +120,21 @@ def _open(path: Path) -> Any:
     try:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
-        problem = str(error).splitlines()[0]
-        raise refuse(path, None, f"is a damaged parquet file ({problem})") from None
+        raise _damaged(path, error) from None
 
 
 def _details(path: Path) -> list[_Detail]:
-    table = _open(path).read(columns=sorted(COLUMNS))
-    return [
-        typed(_Detail, raw, path / f"row {i}", None) for i, raw in enumerate(table.to_pylist(), 1)
-    ]
+    file = _open(path)
+    try:
+        rows = file.read(columns=sorted(COLUMNS)).to_pylist()
+    except Exception as error:  # noqa: BLE001 - whatever pyarrow makes of a damaged page
+        raise _damaged(path, error) from None
+    return [typed(_Detail, raw, path / f"row {i}", None) for i, raw in enumerate(rows, 1)]
+
+
+def _damaged(path: Path, error: Exception) -> UserError:
+    problem = (str(error).splitlines() or [type(error).__name__])[0]
+    return refuse(path, None, f"is a damaged parquet file ({problem[:200]})")
 
 
 def _settings(path: Path, match: re.Match[str] | None) -> dict[str, Setting]:
@@ -121,15 +144,15 @@ def _settings(path: Path, match: re.Match[str] | None) -> dict[str, Setting]:
         root = path.parents[len(path.parts) - 1 - path.parts.index("details")]
         name = f"results_{match['time']}.json"
         beside = next(iter(sorted((root / "results").rglob(name))), None)
-    results = document(beside) if beside else {}
-    general = (results.get("config_general") or {}) if isinstance(results, dict) else {}
-    model = general.get("model_config") or {}
+    results = typed(_Results, document(beside), beside, None) if beside else _Results()
+    general = results.config_general or _General()
+    model = general.model_config if isinstance(general.model_config, _Model) else _Model()
     return {
-        **flat("harness", {"name": NAME, "version": general.get("lighteval_sha")}),
-        **flat("model", general.get("model_name")),
-        **flat("server", model.get("base_url")),
-        **flat("sampling", model.get("generation_parameters")),
-        **flat("prompt.system", model.get("system_prompt")),
+        **flat("harness", {"name": NAME, "version": general.lighteval_sha}),
+        **flat("model", general.model_name),
+        **flat("server", model.base_url),
+        **flat("sampling", model.generation_parameters),
+        **flat("prompt.system", model.system_prompt),
     }
 
 

@@ -31,6 +31,29 @@ class _Sample(msgspec.Struct):
     filtered_resps: list[Any] = []
 
 
+class _Run(msgspec.Struct):
+    model_args: dict[str, Any] | str | None = None
+    gen_kwargs: dict[str, Any] | str | None = None
+    fewshot_seed: Any = None
+
+
+class _Task(msgspec.Struct):
+    generation_kwargs: dict[str, Any] | None = None
+    num_fewshot: Any = None
+    doc_to_text: Any = None
+    description: Any = None
+
+
+class _Results(msgspec.Struct):
+    config: _Run | None = None
+    configs: dict[str, _Task] | None = None
+    versions: dict[str, Any] | None = None
+    model_name: Any = None
+    lm_eval_version: Any = None
+    chat_template_sha: Any = None
+    system_instruction_sha: Any = None
+
+
 def read(path: Path, builder: Builder, choice: Choice) -> Found:
     """Add the records of one filter and metric, keyed by the document's hash.
 
@@ -42,7 +65,7 @@ def read(path: Path, builder: Builder, choice: Choice) -> Found:
     samples = [row for row in samples if row[1].filter == chosen]
     metric = choose("metric", (m for _, s, _ in samples for m in s.metrics), choice.metric, path)
     match = _FILE.fullmatch(path.name)
-    results = _results(path, match["time"]) if match else {}
+    results = _results(path, match["time"]) if match else _Results()
     task = match["task"] if match else path.stem
     keys = _keys([sample for _, sample, _ in samples])
     rows = []
@@ -87,32 +110,31 @@ def _first_text(answers: Any) -> str | None:
     return answers if isinstance(answers, str) else None
 
 
-def _results(path: Path, time: str) -> dict[str, Any]:
+def _results(path: Path, time: str) -> _Results:
     """The run's `results_<time>.json`, which stands beside the samples."""
     beside = path.with_name(f"results_{time}.json")
-    results = document(beside) if beside.is_file() else {}
-    return results if isinstance(results, dict) else {}
+    return typed(_Results, document(beside), beside, None) if beside.is_file() else _Results()
 
 
-def _settings(results: dict[str, Any], task: str) -> dict[str, Setting]:
-    config = results.get("config") or {}
-    task_config = (results.get("configs") or {}).get(task) or {}
-    arguments = config.get("model_args")
-    arguments = arguments if isinstance(arguments, dict) else {"model_args": arguments}
-    sampling = {**(task_config.get("generation_kwargs") or {}), **(config.get("gen_kwargs") or {})}
+def _settings(results: _Results, task: str) -> dict[str, Setting]:
+    run = results.config or _Run()
+    of_task = (results.configs or {}).get(task) or _Task()
+    arguments = run.model_args if isinstance(run.model_args, dict) else {}
+    words = run.gen_kwargs or {}
+    asked = words if isinstance(words, dict) else {"asked": words}
     prompt = {
-        "shots": task_config.get("num_fewshot"),
-        "template": task_config.get("doc_to_text"),
-        "description": task_config.get("description"),
-        "shot_seed": config.get("fewshot_seed"),
-        "chat_template_sha256": results.get("chat_template_sha"),
-        "system_sha256": results.get("system_instruction_sha"),
+        "shots": of_task.num_fewshot,
+        "template": of_task.doc_to_text,
+        "description": of_task.description,
+        "shot_seed": run.fewshot_seed,
+        "chat_template_sha256": results.chat_template_sha,
+        "system_sha256": results.system_instruction_sha,
     }
     return {
-        **flat("model", results.get("model_name")),
+        **flat("model", results.model_name),
         **flat("server", arguments.get("base_url")),
-        **flat("harness", {"name": NAME, "version": results.get("lm_eval_version")}),
-        **flat("task.version", (results.get("versions") or {}).get(task)),
-        **flat("sampling", sampling),
+        **flat("harness", {"name": NAME, "version": results.lm_eval_version}),
+        **flat("task.version", (results.versions or {}).get(task)),
+        **flat("sampling", {**(of_task.generation_kwargs or {}), **asked}),
         **flat("prompt", prompt),
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from verify.command import UserError
-from verify.logs.table import INVALID, Columns
+from verify.logs.table import INVALID, Columns, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,15 +67,10 @@ def differences(one: Log, other: Log, words: Sequence[str] = COMPARABLE) -> list
     same_harness = one.format == other.format and len(a) > 1 and len(b) > 1
     names = a.keys() | b.keys() if same_harness else a.keys() & b.keys()
     return [
-        f"{name}: {_shown(a.get(name))} and {_shown(b.get(name))}"
+        f"{name}: {shown(a.get(name))} and {shown(b.get(name))}"
         for name in sorted(names)
         if name.partition(".")[0] in words and a.get(name) != b.get(name)
     ]
-
-
-def _shown(value: Setting) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def join(logs: Sequence[Log]) -> Log:
@@ -112,8 +107,15 @@ def join(logs: Sequence[Log]) -> Log:
         settings=first.settings,
         # What one file cannot tell, the arm cannot.
         unknown=frozenset().union(*(log.unknown for log in logs)),
-        notes=tuple(dict.fromkeys(f"{log.paths[0].name}: {n}" for log in logs for n in log.notes)),
+        notes=named_notes(logs),
     )
+
+
+def named_notes(logs: Sequence[Log]) -> tuple[str, ...]:
+    """The notes of all logs; of several, each with the name of its file."""
+    if len(logs) == 1:
+        return logs[0].notes
+    return tuple(dict.fromkeys(f"{log.paths[0].name}: {n}" for log in logs for n in log.notes))
 
 
 def _after(a: Columns, b: Columns) -> Columns:

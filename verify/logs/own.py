@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from verify.logs.source import Found
-from verify.logs.table import Builder, Choice, Row, refuse
+from verify.logs.table import Builder, Choice, Row, refuse, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +83,7 @@ def _wrong_value(part: bytes, error: str) -> str:
     if not name:
         return f"{reason}: {_shown(part)}; write one object a line with `item` and `correct`"
     try:
-        value = repr(msgspec.json.decode(part)[name])
+        value = shown(msgspec.json.decode(part)[name])
     except msgspec.MsgspecError:  # what follows on the line is no JSON either
         value = f"wrong in {_shown(part)}"
     return f"{name} is {value}: {reason}; {_REMEDY.get(name, 'write it as a JSON text')}"

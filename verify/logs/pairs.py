@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from verify.command import UserError
-from verify.logs.table import INVALID
+from verify.logs.table import INVALID, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,9 +86,8 @@ def pair(base: Columns, pr: Columns, names: tuple[str, str] = ("base", "pr")) ->
     if not common.size:
         a, b = next(iter(base.items)), next(iter(pr.items))
         raise UserError(
-            f"the arms have no item in common (the first of {names[0]} is {a!r}, of {names[1]} "
-            f"{b!r}); "
-            "compare logs of the same benchmark, made by the same harness",
+            f"the arms have no item in common (the first of {names[0]} is {shown(a)}, of "
+            f"{names[1]} {shown(b)}); compare logs of the same benchmark, made by the same harness",
             INVALID,
         )
     ours = list(base.items)
@@ -196,7 +195,7 @@ def _unanswered(sides: Sequence[Side], items: list[str], names: tuple[str, str])
             errors = [side.table.errors[int(row)] for row in side.row[failed]]
             kinds = Counter(error.partition(":")[0] for error in errors)
             counts = ", ".join(f"{count} {kind[:60]}" for kind, count in kinds.most_common(3))
-            first = f"first {items[which[0]]!r}, {errors[0][:200]}"
+            first = f"first {shown(items[which[0]])}, {' '.join(errors[0][:200].split())}"
             found.append(
                 f"{name} never answered {len(which)} of {len(items)} items: {counts} ({first})"
             )
@@ -208,4 +207,4 @@ def _names(items: list[str], which: npt.NDArray[np.intp]) -> list[str]:
 
 
 def _count(names: list[str], what: str) -> str:
-    return f"{len(names)} {what}{'s' if len(names) > 1 else ''} (first {names[0]!r})"
+    return f"{len(names)} {what}{'s' if len(names) > 1 else ''} (first {shown(names[0])})"

@@ -38,7 +38,7 @@ def read(path: Path, builder: Builder, choice: Choice) -> Found:  # noqa: ARG001
                 rows = _rows(batch)
                 builder.extend(rows, range(number, number + len(rows)))
                 number += len(rows)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise refuse(path, None, f"is no records.sqlite of a run ({error})") from None
     return Found(_settings(path, builder))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from verify.logs.source import Found, document, flat, objects, typed
-from verify.logs.table import Builder, Choice, Row, as_score, refuse, sha256
+from verify.logs.table import Builder, Choice, Row, as_score, refuse, sha256, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +32,23 @@ class _Output(msgspec.Struct):
     is_correct: float | None = None  # its long-context suites, which give partial credit
 
 
+class _Prompt(msgspec.Struct):
+    yaml: Any = None
+
+
+class _Metrics(msgspec.Struct):
+    name: str | None = None
+    model: Any = None
+    base_url: Any = None
+    gen: dict[str, Any] | None = None
+    prompt: _Prompt | None = None
+    num_threads: Any = None
+    sgl_eval_version: Any = None
+    ns_commit_sha: Any = None
+    partial: Any = None
+    completed_samples: int | None = None
+
+
 def read(path: Path, builder: Builder, choice: Choice) -> Found:  # noqa: ARG001 - readers share one signature
     """Add the records of a run folder, or of one repeat's file.
 
@@ -42,9 +59,12 @@ def read(path: Path, builder: Builder, choice: Choice) -> Found:  # noqa: ARG001
     folder = path if path.is_dir() else path.parent
     files = sorted(path.glob(OUTPUTS), key=_repeat) if path.is_dir() else [path]
     metrics = _metrics(folder)
-    prompt = {"system": (metrics.get("gen") or {}).get("system_message")}
-    prompt["template"] = (metrics.get("prompt") or {}).get("yaml")
-    suite = str(metrics.get("name", "sgl-eval"))
+    known = metrics or _Metrics()
+    prompt = {
+        "system": (known.gen or {}).get("system_message"),
+        "template": known.prompt.yaml if known.prompt else None,
+    }
+    suite = known.name or "sgl-eval"
     answered: set[tuple[str, float, float]] = set()
     counts = {"failed": 0, "padded": 0}
     for repeat, file in enumerate(files):
@@ -54,9 +74,8 @@ def read(path: Path, builder: Builder, choice: Choice) -> Found:  # noqa: ARG001
             output = typed(_Output, raw, file, line)
             key = str(output.id)
             if key in ids:
-                raise refuse(
-                    file, line, f"id {key!r} stands already in line {ids[key]}; two runs wrote here"
-                )
+                problem = f"id {shown(key)} stands already in line {ids[key]}; two runs wrote here"
+                raise refuse(file, line, problem)
             ids[key] = line
             if _padding(output, answered):
                 counts["padded"] += 1
@@ -68,7 +87,7 @@ def read(path: Path, builder: Builder, choice: Choice) -> Found:  # noqa: ARG001
             rows.append(row)
             lines.append(line)
         builder.extend(rows, lines)
-    return Found(_settings(metrics), notes=_notes(metrics, counts))
+    return Found(_settings(known, prompt), notes=_notes(metrics, counts))
 
 
 def _repeat(file: Path) -> tuple[int, str]:
@@ -76,10 +95,10 @@ def _repeat(file: Path) -> tuple[int, str]:
     return (int(digits) if digits.isdigit() else -1, digits)
 
 
-def _metrics(folder: Path) -> dict[str, Any]:
+def _metrics(folder: Path) -> _Metrics | None:
+    """What sgl-eval writes at the end of a run; None where it did not come to that."""
     file = folder / "metrics.json"
-    metrics = document(file) if file.is_file() else {}
-    return metrics if isinstance(metrics, dict) else {}
+    return typed(_Metrics, document(file), file, None) if file.is_file() else None
 
 
 def _padding(output: _Output, answered: set[tuple[str, float, float]]) -> bool:
@@ -115,31 +134,30 @@ def _row(output: _Output, file: Path, line: int) -> Row:
     )
 
 
-def _settings(metrics: dict[str, Any]) -> dict[str, Setting]:
-    generation = {k: v for k, v in (metrics.get("gen") or {}).items() if k != "system_message"}
+def _settings(metrics: _Metrics, prompt: dict[str, Any]) -> dict[str, Setting]:
+    generation = {k: v for k, v in (metrics.gen or {}).items() if k != "system_message"}
     harness = {
         "name": NAME,
-        "version": metrics.get("sgl_eval_version"),
-        "scorer_commit": metrics.get("ns_commit_sha"),
+        "version": metrics.sgl_eval_version,
+        "scorer_commit": metrics.ns_commit_sha,
     }
     return {
-        **flat("model", metrics.get("model")),
-        **flat("server", metrics.get("base_url")),
+        **flat("model", metrics.model),
+        **flat("server", metrics.base_url),
         **flat("harness", harness),
         **flat("sampling", generation),
-        **flat("prompt.system", (metrics.get("gen") or {}).get("system_message")),
-        **flat("prompt.template", (metrics.get("prompt") or {}).get("yaml")),
-        **flat("load.threads", metrics.get("num_threads")),
+        **flat("prompt", prompt),
+        **flat("load.threads", metrics.num_threads),
     }
 
 
-def _notes(metrics: dict[str, Any], counts: dict[str, int]) -> tuple[str, ...]:
+def _notes(metrics: _Metrics | None, counts: dict[str, int]) -> tuple[str, ...]:
     notes = []
-    if not metrics:
+    if metrics is None:
         notes.append("no metrics.json: the run was not finished, its settings are unknown")
-    if metrics.get("partial"):
+    elif metrics.partial:
         notes.append(
-            f"the run was stopped after {metrics.get('completed_samples')} answers; "
+            f"the run was stopped after {metrics.completed_samples} answers; "
             "sgl-eval's own averages pad the missing repeats"
         )
     if counts["failed"]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from verify.logs.table import refuse
+from verify.logs.table import listed, refuse, shown
 from verify.verdict import WRONG_USE
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     problem = f"not JSON ({error}); write one object a line"
                 raise refuse(path, line, problem) from None
             if not isinstance(value, dict):
-                raise refuse(path, line, f"{_shown(value)} is no JSON object; write one a line")
+                raise refuse(path, line, f"{shown(value)} is no JSON object; write one a line")
             yield line, value
 
 
@@ -83,10 +84,12 @@ def typed(kind: type[T], value: Any, path: Path, line: int | None) -> T:
     except msgspec.ValidationError as error:
         reason, _, place = str(error).partition(" - at `$")
         name = place.strip("`.") or "the record"
-        found = _shown(_at(value, name))
+        found = shown(_at(value, name))
         raise refuse(
             path, line, f"{name} is {found}: {reason}; is this file as its harness wrote it?"
         ) from None
+    except UnicodeEncodeError:  # half a character, which JSON can write and text cannot hold
+        raise refuse(path, line, "holds a broken character; copy the log again") from None
 
 
 def _at(value: Any, place: str) -> Any:
@@ -96,11 +99,6 @@ def _at(value: Any, place: str) -> Any:
             break
         value = value[name]
     return value
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def choose(kind: str, held: Iterable[str], chosen: str | None, path: Path) -> str:
@@ -115,11 +113,11 @@ def choose(kind: str, held: Iterable[str], chosen: str | None, path: Path) -> st
     if chosen is not None:
         if chosen in names:
             return chosen
-        raise refuse(path, None, f"no {kind} {chosen!r}; it holds {', '.join(names)}", WRONG_USE)
+        raise refuse(path, None, f"no {kind} {chosen!r}; it holds {listed(names)}", WRONG_USE)
     if len(names) == 1:
         return names[0]
     how = "as FILE::ARM" if kind == "arm" else f"with --{kind} NAME"
-    raise refuse(path, None, f"holds the {kind}s {', '.join(names)}; choose one {how}", WRONG_USE)
+    raise refuse(path, None, f"holds the {kind}s {listed(names)}; choose one {how}", WRONG_USE)
 
 
 def flat(prefix: str, value: Any) -> dict[str, Setting]:
@@ -131,6 +129,8 @@ def flat(prefix: str, value: Any) -> dict[str, Setting]:
         return found
     if value is None:
         return {}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {prefix: str(value)}
     if isinstance(value, (str, int, float)):
         return {prefix: value}
     return {prefix: json.dumps(value, sort_keys=True)}

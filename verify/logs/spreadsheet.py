@@ -6,7 +6,7 @@ import csv
 from typing import TYPE_CHECKING, Any
 
 from verify.logs.source import Found
-from verify.logs.table import Builder, Choice, Row, as_score, refuse
+from verify.logs.table import Builder, Choice, Row, as_score, refuse, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,10 @@ _DELIMITERS = ",;\t"
 
 def header(first: str) -> dict[str, str] | None:
     """Our fields by the file's own columns, or None where `first` is no header of a log."""
-    names = next(csv.reader([first], delimiter=_delimiter(first)), [])
+    try:
+        names = next(csv.reader([first], delimiter=_delimiter(first)), [])
+    except csv.Error:  # no header is as long as that
+        return None
     found = {}
     for ours, theirs in COLUMNS.items():
         column = next((name for name in theirs if name in names), None)
@@ -115,7 +118,7 @@ def _number(value: str | None, name: str, path: Path, line: int) -> int | None:
     if not value:
         return None
     if not (value.isascii() and value.isdigit() and len(value) < 10):
-        raise refuse(path, line, f"{name} is {value!r}; write a whole number from 0")
+        raise refuse(path, line, f"{name} is {shown(value)}; write a whole number from 0")
     return int(value)
 
 
@@ -124,5 +127,5 @@ def _truth(value: str | None, name: str, path: Path, line: int) -> bool | None:
     words |= {"1": True, "0": False, "yes": True, "no": False}
     key = value.lower() if value else value
     if key not in words:
-        raise refuse(path, line, f"{name} is {value!r}; write true or false")
+        raise refuse(path, line, f"{name} is {shown(value)}; write true or false")
     return words[key]

@@ -17,13 +17,15 @@ from verify.command import UserError
 from verify.verdict import WRONG_USE, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
 
 INVALID = Verdict.INVALID.exit_code
 UNNAMED = "unnamed"  # the suite of records that name none
+_LONGEST = 60  # of a value in a message
+_MOST = 12  # names in a message
 
 _Fields = dict[str, "Sequence[Any]"]  # the values of some rows, by field
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -137,6 +139,10 @@ class Builder:
             kept = [i for i, arm in enumerate(fields["arm"]) if arm == self.arm]
             fields, lines = _taken(fields, kept), [lines[i] for i in kept]
         suites = set(fields["suite"])
+        for name in suites - self._suites:
+            if not name.isprintable():
+                row = fields["suite"].index(name)
+                raise self.bad(lines[row], f"suite is {shown(name)}; write a name that can be read")
         if self.suite is not None and UNNAMED in suites:
             fields["suite"] = [self.suite if s == UNNAMED else s for s in fields["suite"]]
             suites = set(fields["suite"])
@@ -160,11 +166,10 @@ class Builder:
         self._refuse_mixed_arms()
         if not self._tables:
             if self._suites:
-                held = ", ".join(sorted(self._suites))
                 raise refuse(
                     self.path,
                     None,
-                    f"no record of suite {self.suite!r}; it holds {held}",
+                    f"no record of suite {self.suite!r}; it holds {listed(self._suites)}",
                     WRONG_USE,
                 )
             raise refuse(self.path, None, "holds no record; give the log of a run that has some")
@@ -176,7 +181,7 @@ class Builder:
 
     def _refuse_mixed_arms(self) -> None:
         named = sorted(arm for arm in self._arms if arm is not None)
-        held = ", ".join(named)
+        held = listed(named)
         if self.arm is not None and self.arm not in named:
             problem = f"it holds {held}" if held else "its records name no arm"
             raise refuse(self.path, None, f"no arm {self.arm!r}; {problem}", WRONG_USE)
@@ -261,7 +266,7 @@ class _Table:
             )
             raise self.builder.bad(
                 lines[row],
-                f"correct is null for item {fields['item'][row]!r} and no error says why; "
+                f"correct is null for item {shown(fields['item'][row])} and no error says why; "
                 "write true, false or a fraction, or the error",
             )
 
@@ -300,7 +305,7 @@ class _Table:
             item = list(self.first)[arrays["item"][first]]
             raise self.builder.bad(
                 int(arrays["line"][second]),
-                f"item {item!r}, repeat {arrays['repeat'][first]} stands already in "
+                f"item {shown(item)}, repeat {arrays['repeat'][first]} stands already in "
                 f"{self.builder.unit} "
                 f"{arrays['line'][first]}; number the repeats, or give each run its own file",
             )
@@ -331,6 +336,19 @@ def refuse(
     return UserError(f"{where}: {problem}", exit_code)
 
 
+def shown(value: Any) -> str:
+    """A bad value as a message shows it."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names to choose from, the first few of many."""
+    found = sorted(names)
+    more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
+    return ", ".join(name[:_LONGEST] for name in found[:_MOST]) + more
+
+
 def sha256(value: Any) -> str:
     """SHA-256 in hexadecimal of a text, or of anything else as JSON with sorted keys."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
@@ -352,10 +370,14 @@ def as_score(value: Any) -> float:
         try:
             value = float(value) if word is None else word
         except ValueError:
-            raise ValueError(f"score {value!r} is no number, true, false, C, I, P or N") from None
+            problem = f"score {shown(value)} is no number, true, false, C, I, P or N"
+            raise ValueError(problem) from None
     if not isinstance(value, (bool, int, float)):
-        raise ValueError(f"score {value!r} ({type(value).__name__}) is no number")  # noqa: TRY004 - a bad value of the log, not of the program
-    number = float(value)
+        raise ValueError(f"score {shown(value)} ({type(value).__name__}) is no number")  # noqa: TRY004 - a bad value of the log, not of the program
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number beyond every float
+        number = math.inf
     if math.isnan(number):
         raise ValueError("score is NaN, so the answer was never graded; grade it or drop the run")
     if not 0 <= number <= 1:
