@@ -17,7 +17,7 @@ from verify import embedded
 from verify.command import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
     from pathlib import Path
 
     from evals.suite import Spec
@@ -255,17 +255,28 @@ class EmbeddedArm:
 _MESSAGES = msgspec.json.Decoder(embedded.Message)
 
 
+def secrets(headers: Mapping[str, str]) -> tuple[bytes, ...]:
+    """What must stand nowhere: the values of headers, and their words that are no common ones."""
+    parts = (part for value in headers.values() for part in (value, *value.split()))
+    return tuple(dict.fromkeys(part.encode() for part in parts if len(part) >= 8))
+
+
 def normalised(url: str) -> str:
     """An address in one form: with /v1 where it names no path, without a final slash.
 
     Raises:
-        UserError: not an http address.
+        UserError: not an http address, or one that holds a key.
     """
     parts = urlsplit(url)
     try:
         port = f":{parts.port}" if parts.port is not None else ""
     except ValueError:
         parts, port = urlsplit(""), ""
+    if parts.username is not None or parts.query or parts.fragment:
+        raise UserError(
+            f"the address of {parts.hostname} holds more than a place; name keys and the like "
+            "under headers in verify.toml"
+        )
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise UserError(f"{url!r} is no http address; write it like http://127.0.0.1:8000/v1")
     host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname

@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
 # What two runs of one server on GSM8K may disagree on; stated beside the figure.
 _FLIPS = 0.02
-PACKAGES = ("kernelproof", "torch", "triton", "numpy", "scipy", "aiohttp", "datasets")
+PACKAGES = (
+    "kernelproof",
+    "torch",
+    "triton",
+    "numpy",
+    "scipy",
+    "aiohttp",
+    "datasets",
+    "math-verify",
+    "msgspec",
+)
 
 
 def now() -> str:
@@ -39,6 +49,7 @@ def environment() -> dict[str, Any]:
         },
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
+        "gpus": _gpus(),
         "git": _git(),
     }
 
@@ -63,6 +74,7 @@ def suite(task: Task) -> dict[str, Any]:
         "floor": spec.floor,
         "source": questions.source,
         "data_sha256": questions.sha256,
+        "data_pinned": questions.pinned,
         "suite_sha256": task.suite.sha256,
         "prompt_style": spec.prompt.style,
         "prompt_template": spec.prompt.template,
@@ -110,6 +122,22 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _gpus() -> list[str] | None:
+    """Name, driver and memory of each GPU of this machine, as nvidia-smi lists them."""
+    query = "--query-gpu=name,driver_version,memory.total"
+    try:
+        done = subprocess.run(  # noqa: S603 - our own words
+            ["nvidia-smi", query, "--format=csv,noheader"],  # noqa: S607 - as the user has it
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=20,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.splitlines()
 
 
 def _git() -> dict[str, Any] | None:

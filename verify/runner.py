@@ -21,7 +21,7 @@ from verify.stats.suite import SuiteResult, SuiteScores, judge
 from verify.store import Record, Store, StoredItem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from evals.suite import Item, Questions, Suite
     from verify.arms import Arm, Completion
@@ -32,7 +32,6 @@ class Rules:
     """How a run is conducted, fixed before its first answer.
 
     Attributes:
-        repeats: answers to each question in each arm.
         early_stop: whether a suite may end before all is asked, once its evidence suffices.
         certify: whether the e-process is the only route to a pass.
         seed: of the orders in which questions are asked.
@@ -40,7 +39,6 @@ class Rules:
             left unfinished; None: as it is.
     """
 
-    repeats: int = 1
     early_stop: bool = True
     certify: bool = False
     seed: int = 0
@@ -110,25 +108,59 @@ async def run(
         if may_stop
     ]
     try:
-        await _together([arm.start() for arm in arms])
-        store = begin()
-        for task in tasks:
-            store.add_items(
-                StoredItem(task.name, item.id, item.prompt, item.target) for item in task.items
+        store: Store | None = None
+        for asking, repeats in _turns(arms, tasks):
+            if looks and all(look.suffices for look in looks):
+                break
+            await _together([arm.start() for arm in asking])
+            if store is None:
+                store = begin()
+                for task in tasks:
+                    store.add_items(
+                        StoredItem(task.name, item.id, item.prompt, item.target)
+                        for item in task.items
+                    )
+            await _together(
+                [_ask(arm, tasks, looks, store, heard, repeats=repeats) for arm in asking]
             )
-        await _together([_ask(arm, tasks, looks, store, heard) for arm in arms])
-        if rules.extend_capped is None:
+            await _end_fresh(asking)
+        if rules.extend_capped is None or store is None:
             return {}
         enough = {task.name for task, look in zip(tasks, looks, strict=False) if look.suffices}
         capped = {task.name: _capped(task, store) for task in tasks if task.name not in enough}
         again = [(task, capped[task.name]) for task in tasks if capped.get(task.name)]
-        await _together([_extend(arm, again, rules.extend_capped, store) for arm in arms])
+        for asking in [(arm,) for arm in arms] if arms[0].fresh else [arms]:
+            if again and arms[0].fresh:
+                await asking[0].start()
+            await _together([_extend(arm, again, rules.extend_capped, store) for arm in asking])
+            await _end_fresh(asking)
         return {
             task.name: list(dict.fromkeys(task.items[index].id for index, _ in places))
             for task, places in again
         }
     finally:
         for arm in arms:
+            await arm.close()
+
+
+def _turns(arms: tuple[Arm, Arm], tasks: Sequence[Task]) -> Iterator[tuple[tuple[Arm, ...], range]]:
+    """Which arms are up together, and the repeats that they are then asked.
+
+    Arms that are started for every repeat take turns: base, PR, PR, base, and so on, so that what
+    drifts on the machine drifts for both.
+    """
+    repeats = max(len(task.orders) for task in tasks)
+    if not arms[0].fresh:
+        yield arms, range(repeats)
+        return
+    for repeat in range(repeats):
+        for arm in arms if repeat % 2 == 0 else arms[::-1]:
+            yield (arm,), range(repeat, repeat + 1)
+
+
+async def _end_fresh(arms: Sequence[Arm]) -> None:
+    for arm in arms:
+        if arm.fresh:
             await arm.close()
 
 
@@ -149,12 +181,15 @@ async def _ask(
     looks: Sequence[Look],
     store: Store,
     heard: Callable[[Record], None],
+    *,
+    repeats: range,
 ) -> None:
     for number, task in enumerate(tasks):
         look = looks[number] if looks else None
-        for repeat, order in enumerate(task.orders):
+        for repeat in repeats[: max(0, len(task.orders) - repeats.start)]:
             if look is not None and look.suffices:
                 break
+            order = task.orders[repeat]
             prompts = [task.items[index].prompt for index in order]
             seeds = [task.seed(index, repeat) for index in order]
             async with aclosing(arm.answers(task.suite.spec, prompts, seeds, task.load)) as answers:
@@ -232,22 +267,41 @@ def _record(arm: str, task: Task, item: Item, repeat: int, answer: Completion | 
 
 
 def conclude(
-    arms: tuple[Arm, Arm], tasks: Sequence[Task], rules: Rules, store: Store
+    arms: tuple[Arm, Arm],
+    tasks: Sequence[Task],
+    rules: Rules,
+    store: Store,
+    problems: Sequence[str] = (),
 ) -> list[SuiteResult]:
-    """The verdict of each suite, from what the store holds and what the arms know of themselves."""
+    """The verdict of each suite, from what the store holds and what the arms know of themselves.
+
+    `problems` are reasons that make the answers to every suite worthless.
+    """
     names = arms[0].name, arms[1].name
     found = []
     for task in tasks:
         judged = suite_scores(list(store.records(task.name)), task, names, rules)
-        problems = tuple(problem for arm in arms for problem in arm.problems(task.name))
+        of_arms = tuple(problem for arm in arms for problem in arm.problems(task.name))
         found.append(
             replace(
                 judged,
-                problems=problems + judged.problems,
+                problems=(*problems, *of_arms, *judged.problems),
+                starts=_starts(arms, judged),
                 deterministic=all(arm.answered_by == "embedded" for arm in arms),
             )
         )
     return judge(found)
+
+
+def _starts(
+    arms: tuple[Arm, Arm], judged: SuiteScores
+) -> tuple[Sequence[object] | None, Sequence[object] | None]:
+    """Labels of the server starts that gave each repeat."""
+    base, pr = (
+        range(scores.shape[1]) if arm.fresh else labels
+        for arm, scores, labels in zip(arms, (judged.base, judged.pr), judged.starts, strict=True)
+    )
+    return base, pr
 
 
 def suite_scores(

@@ -12,9 +12,10 @@ from verify.client import Client, RequestError
 from verify.command import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     from evals.suite import Spec
+    from verify.site import Site
 
 
 class ServerArm:
@@ -22,29 +23,41 @@ class ServerArm:
 
     Args:
         name: what the run calls the arm.
-        base_url: its address, as `normalised` gives it.
+        base_url: its address, as `normalised` gives it, or those of several alike, which share
+            the questions.
         model: the model to ask for; None takes the one that the server offers.
-        concurrency: requests in flight.
-        client: how to reach it; by default a client with its own defaults.
+        concurrency: requests in flight, over all its servers.
+        client: how to reach it; by default a client of each address with its own defaults.
+        headers: sent with every request.
+        body: parameters of every question, over those of its suite.
+        site: the machine room: what else is to be done with the servers.
     """
 
     answered_by: Literal["embedded", "server"] = "server"
-    fresh = False
 
     def __init__(
         self,
         name: str,
-        base_url: str,
+        base_url: str | Sequence[str],
         *,
         model: str | None = None,
         concurrency: int = 4,
         client: Client | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        site: Site | None = None,
     ) -> None:
         self.name = name
-        self.base_url = base_url
+        urls = [base_url] if isinstance(base_url, str) else list(base_url)
+        self.base_url = ", ".join(urls)
         self.model = model
         self.concurrency = concurrency
-        self._client = client or Client(base_url)
+        self._clients = (
+            [client] if client else [Client(u, headers=headers, body=body) for u in urls]
+        )
+        self._body = dict(body or {})
+        self._site = site
+        self.fresh = site is not None and site.launch is not None
         self._stack = AsyncExitStack()
         self._offered: list[str] | None = None
         self._retries = 0
@@ -52,15 +65,24 @@ class ServerArm:
         self._answered_as: Counter[str] = Counter()
 
     async def start(self) -> None:
-        """Connect, and settle which model to ask for."""
-        await self._stack.enter_async_context(self._client)
+        """Start the server if it is ours, connect, and settle which model to ask for."""
+        if self._site is not None:
+            await self._site.start()
+        for client in self._clients:
+            await self._stack.enter_async_context(client)
+            await self._settle(client)
+        if self._site is not None:
+            await self._site.look(self.model)
+
+    async def _settle(self, client: Client) -> None:
+        """Take the model that a server offers, or see that it offers the one asked for."""
         unlisted = "no list of models"
         try:
-            self._offered = await self._client.models()
+            self._offered = await client.models()
         except RequestError as error:
             if error.kind in {"connection", "timeout"}:
                 raise UserError(
-                    f"arm {self.name}: no server answers at {self.base_url} "
+                    f"arm {self.name}: no server answers at {client.base_url} "
                     f"({one_line(str(error))}); start it, or correct the address"
                 ) from None
             unlisted += f" ({error.kind}: {one_line(str(error))})"
@@ -68,13 +90,13 @@ class ServerArm:
             if self._offered is None or len(self._offered) != 1:
                 offered = ", ".join(self._offered or []) or unlisted
                 raise UserError(
-                    f"arm {self.name}: {self.base_url} offers {offered}; "
+                    f"arm {self.name}: {client.base_url} offers {offered}; "
                     "choose one with --model, or correct the address"
                 )
             self.model = self._offered[0]
         elif self._offered and self.model not in self._offered:
             raise UserError(
-                f"arm {self.name}: {self.base_url} does not offer model {self.model!r}, but "
+                f"arm {self.name}: {client.base_url} does not offer model {self.model!r}, but "
                 f"{', '.join(self._offered)}"
             )
 
@@ -82,6 +104,8 @@ class ServerArm:
         self, spec: Spec, prompts: Sequence[str], seeds: Sequence[int], load: int | None = None
     ) -> AsyncGenerator[tuple[int, Completion | Failure], None]:
         """Answers as they come, `load` or else `concurrency` requests in flight."""
+        if self._site is not None:
+            await self._site.flush()
         asked = iter(range(len(prompts)))
         found: asyncio.Queue[tuple[int, Completion | Failure] | Exception] = asyncio.Queue()
 
@@ -107,10 +131,9 @@ class ServerArm:
 
     async def _ask(self, spec: Spec, prompt: str, seed: int) -> Completion | Failure:
         assert self.model is not None, "asked before the start"
+        client = min(self._clients, key=lambda each: each.flying)
         try:
-            reply = await self._client.ask(
-                prompt, spec.prompt.style, self.model, spec.sampling, seed
-            )
+            reply = await client.ask(prompt, spec.prompt.style, self.model, spec.sampling, seed)
         except RequestError as error:
             self._failures[error.kind] += 1
             self._retries += len(error.tries)
@@ -130,10 +153,11 @@ class ServerArm:
         )
 
     def problems(self, suite: str) -> list[str]:  # noqa: ARG002 - a model changes for all suites
-        """That it was given up, or did not stay one model; more cannot be seen from here."""
-        found = []
-        if self._client.gone is not None:
-            found.append(f"{self.name} was given up: {one_line(self._client.gone)}")
+        """That it was given up, did not stay one model, or what its site found."""
+        found = self._site.problems() if self._site is not None else []
+        for client in self._clients:
+            if client.gone is not None:
+                found.append(f"{self.name} was given up: {one_line(client.gone)}")
         if len(self._answered_as) > 1:
             models = ", ".join(one_line(f"{name!r} ({n})") for name, n in self._answered_as.items())
             found.append(f"{self.name} answered as more than one model: {models}")
@@ -155,15 +179,31 @@ class ServerArm:
             "model": self.model,
             "models_offered": self._offered,
             "concurrency": self.concurrency,
-            "extra_parameters": self._client.extras,
+            "extra_parameters": self._clients[0].extras,
+            "body": self._body,
             "retries": self._retries,
             "failures": dict(self._failures),
             "answered_as": dict(self._answered_as),
+            **(self._site.settings() if self._site is not None else {}),
+            "compared": self._compared(),
+        }
+
+    def _compared(self) -> dict[str, Any]:
+        """What must be the same in both arms, unless it was declared to differ."""
+        return {
+            "model": self.model,
+            "body": self._body,
+            "extra_parameters": self._clients[0].extras,
+            **(self._site.compared() if self._site is not None else {}),
         }
 
     async def close(self) -> None:
-        """Drop the connections."""
-        await self._stack.aclose()
+        """Drop the connections, and end the server if it is ours."""
+        try:
+            await self._stack.aclose()
+        finally:
+            if self._site is not None:
+                await self._site.stop()
 
 
 def _failures(tries: tuple[RequestError, ...]) -> tuple[Failure, ...]:

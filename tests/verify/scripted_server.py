@@ -6,7 +6,9 @@ It adds: the answer to "What is 3 + 3?" is 6, and `offset=1` makes it 7. Further
 (ready after S seconds), `never` (listens, but is never ready), `dies` (says why and ends),
 `child` (starts a child that ignores SIGTERM), `stubborn` (ignores SIGTERM itself), `echo` (repeats
 its Authorization header wherever it can), `pids=FILE` (adds the ids of its processes), `info=JSON`
-(what /server_info says), `flush` (has /flush_cache), `counter=NAME` (counts answers on /metrics).
+(what /server_info says), `flush` (has /flush_cache), `counter=NAME` (counts answers on /metrics),
+`cut=N` (cuts off what fewer than 10 tokens are allowed for, of every Nth number), `hangs=F` (writes
+into file F that it was asked, and never answers).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -77,12 +80,17 @@ class Handler(BaseHTTPRequestHandler):
             self.say({"error": {"message": f"wrong key {key}"}}, 400)
             return
         text = f"{key if 'echo' in WORDS else ''} #### {2 * number + int(WORDS.get('offset', 0))}"
+        cut = "cut" in WORDS and number % int(WORDS["cut"]) == 0 and body["max_tokens"] < 10
+        if "hangs" in WORDS:
+            with suppress(OSError):
+                Path(WORDS["hangs"]).write_text("hanging")
+            time.sleep(600)
         chat = self.path.endswith("/chat/completions")
         choice = {"message": {"content": text}} if chat else {"text": text}
         self.say(
             {
                 "model": "tiny",
-                "choices": [{"index": 0, "finish_reason": "stop", **choice}],
+                "choices": [{"index": 0, "finish_reason": "length" if cut else "stop", **choice}],
                 "usage": {"prompt_tokens": 7, "completion_tokens": 5},
             }
         )

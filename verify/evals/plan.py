@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +12,16 @@ import msgspec
 
 from evals.rows import SuiteError
 from evals.suite import load
-from verify.arms import EmbeddedArm, normalised
+from verify.arms import EmbeddedArm
 from verify.command import UserError
+from verify.evals.config import CONFIG, SuiteSpec, arm_specs, read, server_arm
 from verify.runner import Rules, Task
 
 if TYPE_CHECKING:
+    from evals.suite import Questions, Spec, Suite
     from verify.arms import Arm
+    from verify.evals.config import ArmSpec, Config
 
-CONFIG = "verify.toml"
 EMBEDDED_SUITES = ("mini-gsm8k", "mini-aime", "mini-gpqa")
 
 
@@ -34,9 +36,13 @@ class Options:
     limit: int | None
     full: bool
     margin: tuple[str, ...]
+    unpinned: bool
+    redact: bool | None
     model: str | None
-    concurrency: int
-    repeats: int
+    concurrency: tuple[int, ...]
+    repeats: int | None
+    differ: tuple[str, ...]
+    require_path: tuple[str, ...]
     no_early_stop: bool
     certificate: bool
     seed: int
@@ -49,40 +55,12 @@ class Options:
         Raises:
             UserError: a certificate of repeats.
         """
-        if self.certificate and self.repeats > 1:
+        if self.certificate and (self.repeats or 1) > 1:
             raise UserError(
                 "--certificate judges one answer a question, in the order asked; leave out "
                 "--repeats, or --certificate"
             )
-        return Rules(
-            self.repeats, not self.no_early_stop, self.certificate, self.seed, self.extend_capped
-        )
-
-
-class ArmSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[arms.NAME]`: a server by its `base_url`, or the embedded model with a `kernel` or none."""
-
-    base_url: str | None = None
-    model: str | None = None
-    kernel: str | None = None
-
-
-class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[suites.NAME]`: the folder of a suite, and a local file of its rows."""
-
-    path: str | None = None
-    data: str | None = None
-
-
-class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """verify.toml."""
-
-    arms: dict[str, ArmSpec] = {}
-    suites: dict[str, SuiteSpec] = {}
-    margins: dict[str, float] = {}
-
-
-DEFAULT_ARMS = {"base": ArmSpec(), "pr": ArmSpec(kernel="kernel:fused_triton")}
+        return Rules(not self.no_early_stop, self.certificate, self.seed, self.extend_capped)
 
 
 @dataclass(frozen=True)
@@ -95,29 +73,37 @@ class Plan:
     rules: Rules
     model: str | None
     concurrency: int
+    differ: tuple[str, ...]
+    """Settings in which the arms may differ."""
+    require_path: tuple[str, ...]
+    """Paths that the PR arm must be seen to take."""
 
     def arms(self, folder: Path) -> tuple[Arm, Arm]:
         """Both arms, not started; what their processes print goes into `folder`."""
-        base, pr = (
-            self._arm(name, spec, folder) for name, spec in zip(self.names, self.specs, strict=True)
-        )
-        return base, pr
+        base, pr = self.specs
+        return self._arm(0, base, folder, ()), self._arm(1, pr, folder, self.require_path)
 
-    def _arm(self, name: str, spec: ArmSpec, folder: Path) -> Arm:
-        if spec.base_url is None:
+    def _arm(self, place: int, spec: ArmSpec, folder: Path, required: tuple[str, ...]) -> Arm:
+        name = self.names[place]
+        if not spec.urls:
             return EmbeddedArm(name, spec.kernel, folder / f"{name}.log")
-        try:
-            from verify.servers import ServerArm  # noqa: PLC0415 - needs an optional extra
-        except ModuleNotFoundError as error:
-            raise UserError(
-                f"servers need {error.name}; install kernelproof with its extra: evals"
-            ) from None
-        return ServerArm(
+        return server_arm(
             name,
-            normalised(spec.base_url),
-            model=spec.model or self.model,
+            spec,
+            folder,
+            model=self.model,
             concurrency=self.concurrency,
+            longest=_longest(self.tasks),
+            required=required,
         )
+
+
+def _longest(tasks: tuple[Task, ...]) -> dict[str, tuple[Spec, str]]:
+    """The longest prompt of each suite, which is what a server's limits are tried with."""
+    return {
+        task.suite.spec.name: (task.suite.spec, max((i.prompt for i in task.items), key=len))
+        for task in tasks
+    }
 
 
 def make(options: Options) -> Plan:
@@ -127,41 +113,42 @@ def make(options: Options) -> Plan:
         UserError: options or verify.toml do not fit together.
     """
     rules = options.rules
-    config = _config(Path(CONFIG))
+    config = read(Path(CONFIG))
     names = _names(options.arms)
-    specs = _specs(names, options.arm, config)
-    embedded = [spec.base_url is None for spec in specs]
-    if any(embedded) and not all(embedded):
-        raise UserError(
-            f"{names[0]} and {names[1]} are an embedded model and a server, which answer different "
-            "suites; name two servers, or two kernels"
-        )
-    wanted = options.suite or (EMBEDDED_SUITES if embedded[0] else ())
+    specs = arm_specs(names, options.arm, config)
+    embedded = not specs[0].urls
+    wanted = options.suite or (EMBEDDED_SUITES if embedded else ())
     if not wanted:
         raise UserError("servers have no default suite; add --suite gsm8k")
     tasks = _tasks(wanted, options, config)
     for task in tasks:
-        kind = "embedded" if embedded[0] else "server"
+        kind = "embedded" if embedded else "server"
         if task.suite.spec.answered_by != kind:
             remedy = "--arm NAME=URL for both arms" if kind == "embedded" else "two kernels"
             raise UserError(
                 f"suite {task.name} is answered by arms of kind {task.suite.spec.answered_by}, "
                 f"not {kind}; give {remedy}"
             )
-    if options.model is not None and embedded[0]:
+    for name in options.require_path:
+        if name not in specs[1].path:
+            raise UserError(
+                f"--require-path {name}: arm {names[1]} does not say where that is seen; add "
+                f"{name} under [arms.{names[1]}.path] in {CONFIG}"
+            )
+    if options.model is not None and embedded:
         raise UserError("--model names the model of a server, and both arms are embedded")
-    return Plan(names, specs, tasks, rules, options.model, options.concurrency)
-
-
-def _config(path: Path) -> Config:
-    try:
-        return msgspec.toml.decode(path.read_bytes(), type=Config)
-    except FileNotFoundError:
-        return Config()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror})") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: {error}") from None
+    if len(options.concurrency) > 1 and embedded:
+        raise UserError("--concurrency is of servers, and both arms are embedded")
+    return Plan(
+        names,
+        specs,
+        tasks,
+        rules,
+        options.model,
+        options.concurrency[0],
+        (*config.differ, *options.differ),
+        options.require_path,
+    )
 
 
 def _names(arms: str) -> tuple[str, str]:
@@ -177,49 +164,6 @@ def _is_name(name: str) -> bool:
     return bool(name) and name.replace("-", "").replace("_", "").isalnum()
 
 
-def _specs(
-    names: tuple[str, str], given: tuple[str, ...], config: Config
-) -> tuple[ArmSpec, ArmSpec]:
-    known = {**DEFAULT_ARMS, **config.arms}
-    seen = set()
-    for word in given:
-        name, equals, target = word.partition("=")
-        if not equals or not target:
-            raise UserError(f"--arm is {word!r}; write NAME=URL or NAME=module:function")
-        if name not in names:
-            raise UserError(f"--arm {word}: {name!r} is not one of --arms {','.join(names)}")
-        if name in seen:
-            raise UserError(f"--arm {name} is given twice")
-        seen.add(name)
-        known[name] = _arm_spec(word, target)
-    for name in names:
-        if name not in known:
-            raise UserError(
-                f"arm {name!r} is not known; add --arm {name}=URL or {name}=module:function, or "
-                f"[arms.{name}] in {CONFIG}"
-            )
-        spec = known[name]
-        if spec.base_url is not None and spec.kernel is not None:
-            raise UserError(f"{CONFIG}: arm {name} has both base_url and kernel; keep one")
-    base, pr = known[names[0]], known[names[1]]
-    urls = [normalised(spec.base_url) for spec in (base, pr) if spec.base_url is not None]
-    if len(urls) == 2 and urls[0] == urls[1]:
-        raise UserError(
-            f"arms {names[0]} and {names[1]} are both {urls[0]}: one server cannot be compared "
-            "with itself; start the other one on a port of its own"
-        )
-    return base, pr
-
-
-def _arm_spec(word: str, target: str) -> ArmSpec:
-    if "://" in target:
-        return ArmSpec(base_url=normalised(target))
-    module, colon, function = target.partition(":")
-    if not (colon and all(part.isidentifier() for part in (*module.split("."), function))):
-        raise UserError(f"--arm {word}: {target!r} is neither a URL nor module:function")
-    return ArmSpec(kernel=target)
-
-
 def _tasks(wanted: tuple[str, ...], options: Options, config: Config) -> tuple[Task, ...]:
     if options.full and options.limit is not None:
         raise UserError("--full asks everything and --limit does not; give one of them")
@@ -229,13 +173,9 @@ def _tasks(wanted: tuple[str, ...], options: Options, config: Config) -> tuple[T
     for name in wanted:
         spec = config.suites.get(name, SuiteSpec())
         file = data.pop(name, spec.data)
-        try:
-            suite = load(spec.path or name)
-            questions = suite.questions(Path(file) if file else None)
-        except SuiteError as error:
-            raise UserError(str(error)) from None
+        suite, questions = _loaded(spec.path or name, file, options)
         own = suite.spec.name
-        if own in {task.name for task in tasks}:
+        if own in {task.suite.spec.name for task in tasks}:
             raise UserError(f"suite {own} is given twice")
         items = questions.items[: _size(options, suite.spec.items, len(questions.items))]
         margin, margin_from = suite.spec.margin_pt, "the suite"
@@ -243,26 +183,52 @@ def _tasks(wanted: tuple[str, ...], options: Options, config: Config) -> tuple[T
             margin, margin_from = _in_range(config.margins[own], CONFIG), CONFIG
         if everywhere is not None or own in margins:
             margin, margin_from = margins.pop(own, everywhere or 0.0), "--margin"
-        limit = suite.spec.sampling.max_tokens
-        if options.extend_capped is not None and options.extend_capped <= limit:
-            raise UserError(
-                f"--extend-capped {options.extend_capped} is no more than the {limit} tokens that "
-                f"suite {own} allows anyway"
-            )
+        _enough(options.extend_capped, suite)
+        repeats = options.repeats or (1 if options.certificate else suite.spec.repeats)
         orders = tuple(
-            _order(len(items), f"{options.seed}:{own}:{repeat}")
-            for repeat in range(options.repeats)
+            _order(len(items), f"{options.seed}:{own}:{repeat}") for repeat in range(repeats)
         )
-        tasks.append(
-            Task(suite, questions, items, margin, margin_from, orders, sampling_seed=options.seed)
-        )
+        several = len(options.concurrency) > 1
+        tasks += [
+            Task(
+                suite,
+                questions,
+                items,
+                margin,
+                margin_from,
+                orders,
+                load=load if several else None,
+            )
+            for load in options.concurrency
+        ]
     for option, rest in (("--data", data), ("--margin", margins)):
         for name in rest:
             raise UserError(
                 f"{option} {name}: no such suite in this run; it has "
-                f"{', '.join(task.name for task in tasks)}"
+                f"{', '.join(dict.fromkeys(task.suite.spec.name for task in tasks))}"
             )
     return tuple(tasks)
+
+
+def _loaded(name: str, file: str | None, options: Options) -> tuple[Suite, Questions]:
+    try:
+        suite = load(name)
+        if options.redact is not None:
+            spec = msgspec.structs.replace(suite.spec, redact=options.redact)
+            suite = replace(suite, spec=spec)
+        data = Path(file) if file else None
+        return suite, suite.questions(data, unpinned=options.unpinned)
+    except SuiteError as error:
+        raise UserError(str(error)) from None
+
+
+def _enough(tokens: int | None, suite: Suite) -> None:
+    limit = suite.spec.sampling.max_tokens
+    if tokens is not None and tokens <= limit:
+        raise UserError(
+            f"--extend-capped {tokens} is no more than the {limit} tokens that suite "
+            f"{suite.spec.name} allows anyway"
+        )
 
 
 def _order(size: int, seed: str) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from click.core import ParameterSource
 
 from verify import manifest, runner, store
 from verify.command import UserError
+from verify.differences import differences
 from verify.evals import plan as planning
 from verify.evals import show
 from verify.evals.comparing import compare
@@ -71,6 +72,17 @@ class KernelResult(msgspec.Struct):
     seconds: float
 
 
+def _loads(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[int, ...]:
+    """Numbers of questions in flight."""
+    try:
+        loads = tuple(int(word) for word in value.split(","))
+    except ValueError:
+        loads = ()
+    if not loads or len(set(loads)) < len(loads) or not all(0 < load <= 4096 for load in loads):
+        raise click.BadParameter(f"{value!r} is not different numbers from 1 to 4096, like 4,64")
+    return loads
+
+
 @click.group(invoke_without_command=True)
 @click.option(
     "--arms", default="base,pr", show_default=True, help="Names of the two arms, base first."
@@ -88,7 +100,19 @@ class KernelResult(msgspec.Struct):
     help="A built-in suite, or a folder with a suite.toml; may be given several times. "
     "Embedded arms answer mini-gsm8k, mini-aime and mini-gpqa by default.",
 )
-@click.option("--data", multiple=True, metavar="SUITE=PATH", help="A local file of a suite's rows.")
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="SUITE=PATH",
+    help="A local file of a suite's rows: JSON lines, .csv or .parquet.",
+)
+@click.option("--unpinned", is_flag=True, help="Accept files of other hashes than suites pin.")
+@click.option(
+    "--redact/--no-redact",
+    default=None,
+    help="Keep the texts of questions and answers out of the report; by default as each suite "
+    "says (gpqa_diamond: redacted).",
+)
 @click.option(
     "--limit", type=click.IntRange(min=1), help="Ask the first N questions by content hash."
 )
@@ -102,9 +126,8 @@ class KernelResult(msgspec.Struct):
 @click.option(
     "--repeats",
     type=click.IntRange(min=1, max=1000),
-    default=1,
-    show_default=True,
-    help="Ask every question so often in each arm, in a new order each time.",
+    help="Ask every question so often in each arm, in a new order each time; by default as each "
+    "suite says.",
 )
 @click.option(
     "--no-early-stop",
@@ -128,10 +151,25 @@ class KernelResult(msgspec.Struct):
 @click.option("--model", help="The model to ask servers for; not needed where they offer one.")
 @click.option(
     "--concurrency",
-    type=click.IntRange(min=1, max=4096),
-    default=4,
+    default="4",
     show_default=True,
-    help="Requests in flight at each server.",
+    metavar="N[,N...]",
+    callback=_loads,
+    help="Questions in flight at each arm, to 4096; with several numbers every suite is asked at "
+    "each of them.",
+)
+@click.option(
+    "--differ",
+    multiple=True,
+    metavar="SETTING",
+    help="A setting in which the arms are meant to differ, like launch or attention_backend; any "
+    "other difference makes the run invalid.",
+)
+@click.option(
+    "--require-path",
+    multiple=True,
+    metavar="NAME",
+    help="A path that the PR arm must be seen to take, as [arms.pr.path] in verify.toml says.",
 )
 @click.option(
     "--out",
@@ -203,6 +241,8 @@ def _run(plan: Plan, folder: Path, program: str, console: Console, began: float)
         "command": manifest.command_line(program),
         "started": manifest.now(),
         "rules": asdict(plan.rules),
+        "declared_to_differ": list(plan.differ),
+        "required_paths": list(plan.require_path),
         **manifest.environment(),
     }
     opened: list[Store] = []
@@ -232,7 +272,9 @@ def _run(plan: Plan, folder: Path, program: str, console: Console, began: float)
 
         try:
             extended = asyncio.run(runner.run(arms, plan.tasks, plan.rules, begin, heard))
-            suites = runner.conclude(arms, plan.tasks, plan.rules, opened[0])
+            settings = {arm.name: arm.settings().get("compared", {}) for arm in arms}
+            unequal = list(differences(settings, plan.differ))
+            suites = runner.conclude(arms, plan.tasks, plan.rules, opened[0], unequal)
             extractors = dependent(list(opened[0].records()), plan.tasks, plan.names)
         except KeyboardInterrupt:
             if opened:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.verify.evals.sums import solver, write_suite
 from verify.command import run
 from verify.evals import command
 
@@ -29,3 +30,22 @@ def evals(here, monkeypatch, capsys):  # noqa: ARG001 - it runs in that folder
         return ended.value.code, out, err
 
     return invoke
+
+
+@pytest.fixture
+def suite(here):
+    """A user's own suite of sums, answered by servers."""
+    write_suite(here / "sums")
+    return "./sums"
+
+
+@pytest.fixture
+def servers(fake_server):
+    """Two servers that add, as arguments of the program; `wrong` and `cut` are of the second."""
+
+    def start(**faults):
+        base = fake_server(solver(fake_server.completion, wrong={5}))
+        pr = fake_server(solver(fake_server.completion, **faults))
+        return ["--arm", f"base={base.url}", "--arm", f"pr={pr.url}"]
+
+    return start

@@ -1,0 +1,57 @@
+"""In what two arms differ beside what was declared to differ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from verify.arms import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+ALWAYS = ("base_url", "commit", "source")
+"""What tells two arms apart in the first place."""
+_VERSIONS = ("version", "build_info")
+
+
+def differences(arms: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) -> Iterator[str]:
+    """One line for each setting in which two arms differ and that nobody declared to.
+
+    Args:
+        arms: by name, base first, what is fixed of each, nested as it may be.
+        declared: names of settings, whole (`body.top_k`), in part (`body`) or by the end (`top_k`).
+    """
+    (base_name, base), (pr_name, pr) = arms.items()
+    ones, others = dict(_flat(base)), dict(_flat(pr))
+    allowed = {*ALWAYS, *declared}
+    if "model" in declared:
+        allowed.add("says.models")
+    if ones.get("commit") != others.get("commit"):  # of another source they are other builds
+        allowed.update(_VERSIONS)
+    for name in dict.fromkeys([*ones, *others]):
+        one, other = ones.get(name), others.get(name)
+        parts = name.split(".")
+        whole = {".".join(parts[: n + 1]) for n in range(len(parts))}
+        ends = {".".join(parts[n:]) for n in range(len(parts))}
+        if one != other and not allowed & (whole | ends):
+            yield (
+                f"{base_name} and {pr_name} differ in {one_line(name)}: {_shown(one)} against "
+                f"{_shown(other)}; make them equal, or declare it with --differ {one_line(name)}"
+            )
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every leaf under its dotted name; lists are leaves, but for lists of objects."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _flat(each, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
+        for number, each in enumerate(value):
+            yield from _flat(each, f"{name}.{number}")
+    else:
+        yield name, value
+
+
+def _shown(value: Any) -> str:
+    text = one_line(repr(value))
+    return text if len(text) <= 80 else f"{text[:77]}..."
