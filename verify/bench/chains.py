@@ -16,14 +16,14 @@ import triton
 import triton.language as tl
 
 from kernel import contract
-from kernel.fused_triton import _finish, _rotate
+from kernel.fused_triton import _bf16_bits, _rotate, _swizzled
 
 if TYPE_CHECKING:
     from kernel.contract import Problem
 
 SPLITS = 8
 _BLOCK_N, _BLOCK_K, _STAGES = 64, 64, 4  # the fastest of those tried on an H200
-_BLOCK_OUT = 32  # columns that one program of the last launch reduces: one MXFP8 block
+_BLOCK_OUT = 128  # columns of a token that one program of the last launch reduces
 
 
 def split_k(
@@ -146,20 +146,17 @@ def _write_out(
     problem: Problem,
 ) -> None:
     """Last launch: add the splits in their order, and write BF16 or MXFP8."""
-    tiles = triton.cdiv(problem.rank, _BLOCK_OUT)
-    _finish[(problem.groups * tiles,)](
+    columns = problem.groups * problem.rank
+    _reduce[(triton.cdiv(columns, _BLOCK_OUT), problem.tokens)](
         sums,
         out,
         None if q is None else q.view(torch.uint8),
         scales,
         problem.tokens,
         SPLITS=splits,
-        GROUPS=problem.groups,
-        RANK=problem.rank,
-        TILES=tiles,
-        BLOCK_T=triton.next_power_of_2(problem.tokens),
-        BLOCK_N=_BLOCK_OUT,
-        num_warps=4,
+        COLUMNS=columns,
+        WIDTH=_BLOCK_OUT,
+        num_warps=1,
         enable_fp_fusion=False,
     )
 
@@ -224,3 +221,43 @@ def _project(
     row = (split * tokens + token[:, None]).to(tl.int64) * (GROUPS * RANK)
     column = (group * RANK + in_group)[None, :]
     tl.store(partials + row + column, sums, mask=live & (in_group < RANK)[None, :])
+
+
+@triton.jit(do_not_specialize=["tokens"])
+def _reduce(
+    sums: tl.tensor,
+    out: tl.tensor,
+    q: tl.tensor,
+    scales: tl.tensor,
+    tokens: tl.tensor,
+    SPLITS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    WIDTH: tl.constexpr,  # four blocks of 32: a column of tiles of scales
+) -> None:
+    """Some columns of one token; of the scales' padding, every tokens-th row from that token on."""
+    token = tl.program_id(1)
+    column = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
+    stored = column < COLUMNS
+    y = tl.full((WIDTH,), 0.0, tl.float32)
+    for split in tl.static_range(SPLITS):
+        y += tl.load(sums + (split * tokens + token) * COLUMNS + column, mask=stored, other=0.0)
+    bits = _bf16_bits(y)
+    place = token * COLUMNS + column
+    if q is None:
+        tl.store(out + place, bits.to(tl.int16).to(tl.bfloat16, bitcast=True), mask=stored)
+    else:
+        bits = tl.reshape(bits, (WIDTH // 32, 32))
+        # magnitudes of floats order as their bits do, NaN above Inf
+        amax = tl.max(bits & 0x7FFF, 1)
+        scale = tl.maximum((amax + 0x1F >> 7) - 8, 0)  # 448 = 1.75 * 2^8
+        scale = tl.where(amax >= 0x7F80, 255, scale)
+        inverse = ((254 - scale) << 23).to(tl.float32, bitcast=True)[:, None]  # 2^(127-s)
+        scaled = (bits << 16).to(tl.float32, bitcast=True) * inverse
+        code = scaled.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
+        code = tl.where((scale == 255)[:, None], 0x7F, code)
+        tl.store(q + place, tl.reshape(code, (WIDTH,)), mask=stored)
+        block = tl.program_id(0) * (WIDTH // 32) + tl.arange(0, WIDTH // 32)
+        tl.store(scales + _swizzled(token, block), scale.to(tl.uint8))
+        row = tl.arange(0, 128)[:, None]
+        padding = (row >= tokens) & (row % tokens == token)
+        tl.store(scales + _swizzled(row, block[None, :]), 0, mask=padding & (block >= 0)[None, :])
