@@ -22,22 +22,30 @@ def differences(arms: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) 
         declared: names of settings, whole (`body.top_k`), in part (`body`) or by the end (`top_k`).
     """
     (base_name, base), (pr_name, pr) = arms.items()
-    ones, others = dict(_flat(base)), dict(_flat(pr))
     allowed = {*ALWAYS, *declared}
     if "model" in declared:
         allowed.add("says.models")
-    if ones.get("commit") != others.get("commit"):  # of another source they are other builds
+    if base.get("commit") != pr.get("commit"):  # of another source they are other builds
         allowed.update(_VERSIONS)
-    for name in dict.fromkeys([*ones, *others]):
-        one, other = ones.get(name), others.get(name)
+    for name, one, other in unequal(base, pr):
         parts = name.split(".")
         whole = {".".join(parts[: n + 1]) for n in range(len(parts))}
         ends = {".".join(parts[n:]) for n in range(len(parts))}
-        if one != other and not allowed & (whole | ends):
+        if not allowed & (whole | ends):
             yield (
                 f"{base_name} and {pr_name} differ in {one_line(name)}: {_shown(one)} against "
                 f"{_shown(other)}; make them equal, or declare it with --differ {one_line(name)}"
             )
+
+
+def unequal(
+    one: Mapping[str, Any], other: Mapping[str, Any]
+) -> Iterator[tuple[str, object, object]]:
+    """Dotted name and both values of every setting that is not the same; None where it is not."""
+    ones, others = dict(_flat(one)), dict(_flat(other))
+    for name in dict.fromkeys([*ones, *others]):
+        if ones.get(name) != others.get(name):
+            yield name, ones.get(name), others.get(name)
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

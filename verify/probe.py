@@ -26,7 +26,8 @@ _TIMEOUT_S = 20
 # Not a setting: another at every start or look. `internal_states` holds what we take by itself.
 _PASSING = frozenset(
     {"created", "permission", "internal_states", "default_generation_settings", "random_seed",
-     "port", "nccl_port", "dist_init_addr", "host", "max_total_num_tokens"}
+     "port", "nccl_port", "dist_init_addr", "host", "max_total_num_tokens",
+     "media_marker", "is_sleeping"}
 )  # fmt: skip
 SECRET = re.compile(r"(?i)api.?key|(auth|access|hf|bearer).?token|secret|passw|authori|credential")
 """Names of settings whose values are nobody's business."""

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from verify.arms import one_line, secrets
 from verify.command import UserError
+from verify.differences import unequal
 from verify.evidence import Evidence
 from verify.launched import Launched
 from verify.probe import SECRET, Probe, twice_begun
@@ -99,9 +100,11 @@ class Site:
             UserError: a prompt and its answer do not fit, or prompts begin with two BOS tokens.
         """
         found = [self._cleaned(page) for page in [await probe.look() for probe in self._probes]]
-        if self._says and found != self._says:
-            self._problems.append(f"{self.name} says other settings after a new start")
-        self._says = found
+        for before, now in zip(self._says, found, strict=False):
+            changed = ", ".join(one_line(name) for name, _, _ in unequal(before, now))
+            if changed:
+                self._problems.append(f"{self.name} has another {changed} after a new start")
+        self._says = self._says or found
         probe = self._probes[0]
         self._context = probe.context(model)
         for suite, (spec, prompt) in self._longest.items():
