@@ -2,17 +2,114 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from verify.logs.pairs import pair
+from verify.looks import Look
 from verify.stats.suite import SuiteScores
+from verify.store import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     import numpy.typing as npt
 
-    from verify.logs import Pairs
+    from verify.logs import Columns, Pairs
     from verify.logs.pairs import Side
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How a run asked one suite, which settles what it may have left out.
+
+    Attributes:
+        items: in the random order in which the first repeat asked them.
+        repeats: planned for each of them, in each arm.
+        margin: a share, at which the run looked.
+        early_stop: whether it might end before everything was asked.
+        certify: whether the e-process is the only route to a pass.
+    """
+
+    items: Sequence[str]
+    repeats: int
+    margin: float
+    early_stop: bool
+    certify: bool
+
+
+def of_run(
+    suite: str,
+    arms: tuple[Columns, Columns],
+    asking: Asking,
+    names: tuple[str, str],
+    *,
+    margin: float,
+    floor: float,
+) -> tuple[Pairs, SuiteScores]:
+    """The pairs of one suite of a run, and their scores, to be judged at `margin` and `floor`.
+
+    What the run did not ask because it stopped early is not missing; then only the first repeat
+    counts, which is all that both arms were asked.
+
+    Raises:
+        UserError: no item in common.
+    """
+    look = Look(asking.items, names, asking.margin, certify=asking.certify)
+    for table, name in zip(arms, names, strict=True):
+        for record in _first_answers(suite, table, name):
+            look.heard(record)
+    planned = len(asking.items) * asking.repeats
+    stopped = asking.early_stop and look.suffices and min(map(len, arms)) < planned
+    if stopped:
+        arms = _common(arms)
+    pairs = pair(*arms, names)
+    judged = scores(suite, pairs, margin=margin, floor=floor)
+    seen = arms[0].items.keys() | arms[1].items.keys()
+    unseen = [item for item in asking.items if item not in seen]
+    lacking = (
+        (f"neither arm has {len(unseen):,} of {len(asking.items):,} items (first {unseen[0]!r})",)
+        if unseen and not stopped
+        else ()
+    )
+    rows = {item: row for row, item in enumerate(np.array(pairs.items)[pairs.usable].tolist())}
+    return pairs, replace(
+        judged,
+        problems=(*judged.problems, *lacking),
+        asked=np.array([rows[item] for item in look.asked if item in rows], np.intp),
+        stopped=stopped,
+        certify=asking.certify,
+    )
+
+
+def _first_answers(suite: str, table: Columns, arm: str) -> Iterator[Record]:
+    """The first repeat, as far as a look has use for it."""
+    names = list(table.items)
+    for row in np.flatnonzero(table.repeat == 0).tolist():
+        error = table.errors.get(row)
+        yield Record(
+            arm=arm,
+            suite=suite,
+            item=names[table.item[row]],
+            correct=None if error else bool(table.score[row]),
+            truncated=bool(table.truncated[row] == 1),
+            error=error,
+        )
+
+
+def _common(arms: tuple[Columns, Columns]) -> tuple[Columns, Columns]:
+    """The first repeat of the items that both arms have."""
+    base, pr = (
+        table.taken(np.flatnonzero((table.repeat == 0) & np.isin(table.item, _codes(table, other))))
+        for table, other in (arms, arms[::-1])
+    )
+    return base, pr
+
+
+def _codes(table: Columns, other: Columns) -> list[int]:
+    return [code for item, code in table.items.items() if item in other.items]
 
 
 def scores(

@@ -13,10 +13,9 @@ import numpy as np
 
 from evals.grading import grade
 from verify.arms import Failure
-from verify.logs.pairs import pair
 from verify.logs.run import columns
 from verify.looks import Look
-from verify.pairs import scores
+from verify.pairs import Asking, of_run
 from verify.stats.suite import SuiteResult, SuiteScores, judge
 from verify.store import Record, Store, StoredItem
 
@@ -307,31 +306,8 @@ def _starts(
 def suite_scores(
     records: Sequence[Record], task: Task, names: tuple[str, str], rules: Rules
 ) -> SuiteScores:
-    """The answers to one suite as they will be judged.
-
-    What a run did not ask because it stopped early is not missing; then only the first repeat
-    counts, which is all that both arms were asked.
-    """
-    look = Look(
-        [task.items[index].id for index in task.orders[0]],
-        names,
-        task.margin_pt / 100,
-        certify=rules.certify,
-    )
-    for record in records:
-        look.heard(record)
+    """The answers to one suite as they will be judged."""
     answers = {name: [r for r in records if r.arm == name] for name in names}
-    stopped = (
-        rules.early_stop
-        and look.suffices
-        and any(len(of_arm) < task.answers for of_arm in answers.values())
-    )
-    if stopped:
-        common = set.intersection(*({r.item for r in of_arm} for of_arm in answers.values()))
-        answers = {
-            name: [r for r in of_arm if r.item in common and r.repeat == 0]
-            for name, of_arm in answers.items()
-        }
     margin, floor = task.margin_pt / 100, task.suite.spec.floor
     if not all(answers.values()):
         nothing = np.empty((0, len(task.orders)))
@@ -342,20 +318,12 @@ def suite_scores(
         )
         return SuiteScores(task.name, nothing, nothing, None, margin, floor, problems)
     base, pr = (columns(of_arm) for of_arm in answers.values())
-    paired = pair(base, pr, names)
-    judged = scores(task.name, paired, margin=margin, floor=floor)
-    seen = base.items.keys() | pr.items.keys()
-    unseen = [item.id for item in task.items if item.id not in seen]
-    lacking = (
-        (f"neither arm has {len(unseen):,} of {len(task.items):,} items (first {unseen[0]!r})",)
-        if unseen and not stopped
-        else ()
-    )
-    rows = {item: row for row, item in enumerate(np.array(paired.items)[paired.usable])}
-    return replace(
-        judged,
-        problems=(*judged.problems, *lacking),
-        asked=np.array([rows[item] for item in look.asked if item in rows], np.intp),
-        stopped=stopped,
+    asking = Asking(
+        items=[task.items[index].id for index in task.orders[0]],
+        repeats=len(task.orders),
+        margin=margin,
+        early_stop=rules.early_stop,
         certify=rules.certify,
     )
+    _, judged = of_run(task.name, (base, pr), asking, names, margin=margin, floor=floor)
+    return judged

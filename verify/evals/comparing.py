@@ -18,12 +18,16 @@ from verify.evals.margins import Margin, embedded, margin_of
 from verify.evals.output import console_for_people
 from verify.evals.plan import given_margins
 from verify.files import write_json
-from verify.pairs import scores
+from verify.logs.run import manifest_beside
+from verify.pairs import Asking, of_run, scores
 from verify.stats.suite import SuiteScores, judge
+from verify.store import FILE_NAME
 from verify.verdict import Verdict, combine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy.typing as npt
 
     from verify.logs import Log
 
@@ -126,17 +130,8 @@ def _read(
     deterministic = embedded(arms)
     suites: list[SuiteScores] = []
     for name, judged_at in margins.items():
-        pairs = _pair(name, arms)
-        whole = replace(
-            scores(
-                name,
-                pairs,
-                margin=judged_at.points / 100,
-                floor=judged_at.floor,
-                allow_unequal=allow_unequal,
-            ),
-            deterministic=deterministic,
-        )
+        pairs, whole = _scores(name, arms, judged_at, allow_unequal=allow_unequal)
+        whole = replace(whole, deterministic=deterministic)
         items = [item for item, usable in zip(pairs.items, pairs.usable, strict=True) if usable]
         suites += [whole] if subsets is None else _split(whole, items, subsets, split)
     return Compared(arms, tuple(suites), margins, tuple(_notes(arms, margins)))
@@ -195,9 +190,34 @@ def _common(arms: tuple[Log, Log]) -> list[str]:
     return list(base.suites)
 
 
-def _pair(suite: str, arms: tuple[Log, Log]) -> logs.Pairs:
-    base, pr = arms[0].suites[suite], arms[1].suites
-    return logs.pair(base, pr[suite] if suite in pr else next(iter(pr.values())), ARMS)
+def _scores(
+    suite: str, arms: tuple[Log, Log], judged_at: Margin, *, allow_unequal: bool
+) -> tuple[logs.Pairs, SuiteScores]:
+    """The pairs of one suite and their scores, as the run asked them where it was one of ours."""
+    base, theirs = arms[0].suites[suite], arms[1].suites
+    pr = theirs[suite] if suite in theirs else next(iter(theirs.values()))
+    margin, floor = judged_at.points / 100, judged_at.floor
+    asking = None if allow_unequal else _asking(suite, arms)
+    if asking is not None:
+        return of_run(suite, (base, pr), asking, ARMS, margin=margin, floor=floor)
+    pairs = logs.pair(base, pr, ARMS)
+    return pairs, scores(suite, pairs, margin=margin, floor=floor, allow_unequal=allow_unequal)
+
+
+def _asking(suite: str, arms: tuple[Log, Log]) -> Asking | None:
+    """How both arms were asked, if they are those of one run."""
+    path, *others = {path for arm in arms for path in arm.paths}
+    manifest = manifest_beside(path) if path.name == FILE_NAME and not others else None
+    asked = None if manifest is None else manifest.suites.get(suite)
+    if manifest is None or asked is None or not asked.orders or asked.margin_pt is None:
+        return None
+    return Asking(
+        items=[asked.items[index] for index in asked.orders[0]],
+        repeats=len(asked.orders),
+        margin=asked.margin_pt / 100,
+        early_stop=manifest.rules.early_stop,
+        certify=manifest.rules.certify,
+    )
 
 
 def _subsets(path: Path) -> dict[str, str]:
@@ -237,6 +257,7 @@ def _split(
             pr=whole.pr[rows],
             truncated=_rows(whole.truncated, rows),
             tokens=_rows(whole.tokens, rows),
+            asked=_asked(whole.asked, rows),
         )
         for subset in sorted(set(names.tolist()))
         for rows in [np.flatnonzero(names == subset)]
@@ -245,6 +266,14 @@ def _split(
 
 def _rows(arrays: tuple[Any, Any] | None, rows: Any) -> tuple[Any, Any] | None:
     return None if arrays is None else (arrays[0][rows], arrays[1][rows])
+
+
+def _asked(asked: npt.NDArray[np.intp] | None, rows: Any) -> npt.NDArray[np.intp] | None:
+    """The order of those questions that are among `rows`, by their place there."""
+    if asked is None:
+        return None
+    kept = asked[np.isin(asked, rows)]
+    return np.searchsorted(rows, kept)
 
 
 def _notes(arms: tuple[Log, Log], margins: dict[str, Margin]) -> list[str]:

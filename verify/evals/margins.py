@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evals.suite import load, names
 from verify.command import UserError
+from verify.logs.run import manifest_beside
 from verify.logs.table import shown
 from verify.store import FILE_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from verify.logs import Log
+    from verify.logs.run import Manifest
 
 # Percentage points, and the share of right answers that shows nothing, by a suite's first word.
 _FAMILIES = {"gsm8k": (1.0, 0.05), "aime": (5.0, 0.05), "gpqa": (3.0, 0.25)}
@@ -50,7 +51,8 @@ def margin_of(suite: str, given: float | None, logs: Sequence[Log]) -> Margin:
     if given is None:
         if known is None:
             raise UserError(
-                f"suite {shown(suite)} has no default margin; add --margin POINTS, the loss to rule out"
+                f"suite {shown(suite)} has no default margin; add --margin POINTS, "
+                "the loss to rule out"
             )
         return known
     before = fixed.points if fixed is not None and fixed.points != given else None
@@ -59,7 +61,7 @@ def margin_of(suite: str, given: float | None, logs: Sequence[Log]) -> Margin:
 
 def embedded(logs: Sequence[Log]) -> bool:
     """Whether every log is of the embedded model, whose answers no server start can shift."""
-    kinds = {arm.get("kind") for manifest in _manifests(logs) for arm in manifest["arms"].values()}
+    kinds = {arm.kind for manifest in _manifests(logs) for arm in manifest.arms.values()}
     ours = all(path.name == FILE_NAME for log in logs for path in log.paths)
     return ours and kinds == {"embedded"}
 
@@ -74,23 +76,14 @@ def _default(suite: str) -> Margin | None:
 
 def _in_manifest(suite: str, logs: Sequence[Log]) -> Margin | None:
     for manifest in _manifests(logs):
-        if suite in manifest["suites"]:
-            held = manifest["suites"][suite]
-            return Margin(held["margin_pt"], "the run's manifest", held["floor"])
+        held = manifest.suites.get(suite)
+        if held is not None and held.margin_pt is not None:
+            floor = _FLOOR if held.floor is None else held.floor
+            return Margin(held.margin_pt, "the run's manifest", floor)
     return None
 
 
-def _manifests(logs: Sequence[Log]) -> list[Mapping[str, Any]]:
-    """Of our own runs among the logs, as far as they can be read."""
-    found = []
-    for path in {path for log in logs for path in log.paths if path.name == FILE_NAME}:
-        try:
-            manifest = json.loads(path.with_name("manifest.json").read_text(encoding="utf-8"))
-            for suite in manifest["suites"].values():
-                float(suite["margin_pt"]), float(suite["floor"])
-            for arm in manifest["arms"].values():
-                arm["kind"]
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            continue  # the records stand without it
-        found.append(manifest)
-    return found
+def _manifests(logs: Sequence[Log]) -> list[Manifest]:
+    """Of our own runs among the logs."""
+    paths = {path for log in logs for path in log.paths if path.name == FILE_NAME}
+    return [found for path in sorted(paths) if (found := manifest_beside(path)) is not None]

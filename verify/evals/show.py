@@ -1,110 +1,18 @@
-"""What a run looks like in a terminal: progress of both arms, then the verdicts."""
+"""What a result looks like in a terminal: the verdicts and their figures."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from types import TracebackType
 
     from rich.console import Console
 
-    from verify.runner import Task
-    from verify.store import Record
-
 STYLES = {"pass": "bold green", "fail": "bold red"}
-PLAIN_LINES = 5
-"""Lines an arm and suite where the output is no terminal."""
-
-
-@dataclass
-class _Tally:
-    """What one arm has answered so far, in the suite at hand and in all."""
-
-    bar: TaskID
-    suite: str = ""
-    done: int = 0
-    correct: int = 0
-    truncated: int = 0
-    errors: int = 0
-
-    def add(self, record: Record) -> None:
-        if record.suite != self.suite:
-            self.suite, self.done, self.correct, self.truncated, self.errors = (
-                record.suite,
-                0,
-                0,
-                0,
-                0,
-            )
-        self.done += 1
-        self.correct += bool(record.correct)
-        self.truncated += bool(record.truncated)
-        self.errors += record.error is not None
-
-    @property
-    def words(self) -> str:
-        cut = f", {self.truncated} cut" if self.truncated else ""
-        errors = f", {self.errors} errors" if self.errors else ""
-        return f"{self.suite}: {self.correct} of {self.done} right{cut}{errors}"
-
-
-class Watch:
-    """Shows both arms while they answer; a context manager."""
-
-    def __init__(self, console: Console, arms: Sequence[str], tasks: Sequence[Task]) -> None:
-        self._console = console
-        self._sizes = {task.name: task.answers for task in tasks}
-        self._progress = Progress(
-            TextColumn("{task.fields[arm]}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[words]}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        total = sum(self._sizes.values())
-        self._tallies = {
-            arm: _Tally(self._progress.add_task("", total=total, arm=arm, words="starting"))
-            for arm in arms
-        }
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
-
-    def heard(self, record: Record) -> None:
-        """Count one answer."""
-        tally = self._tallies[record.arm]
-        tally.add(record)
-        self._progress.update(tally.bar, advance=1, words=tally.words)
-        size = self._sizes[record.suite]
-        step = max(1, -(-size // PLAIN_LINES))
-        if not self._console.is_terminal and (tally.done % step == 0 or tally.done == size):
-            self._console.print(f"{record.arm}  {tally.words}, of {size}", markup=False)
 
 
 def verdicts(console: Console, result: Mapping[str, Any], where: str) -> None:
@@ -153,6 +61,14 @@ def _details(suite: Mapping[str, Any]) -> Iterator[str]:
         )
     if test := suite["mcnemar"]:
         yield f"McNemar exact p = {test['exact']:.3g}, mid-p {test['midp']:.3g}"
+    if looks := suite["sequential"]:
+        wins = looks["certificate"]
+        more = "" if wins is None else f", of the certificate {wins:.3g}"
+        ended = ", where the run stopped" if looks["stopped"] else ""
+        yield (
+            f"at any of {looks['questions']:,} looks{ended}: e-value of harm "
+            f"{looks['harm']:.3g}{more}"
+        )
     noise = suite["noise"]
     if noise:
         rates = [

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from verify.logs.source import Found, flat
+import msgspec
+
+from verify.logs.source import Found, document, flat, typed
 from verify.logs.table import Builder, Choice, Row, refuse
 from verify.store import FILE_NAME, Store
 
@@ -22,6 +23,51 @@ if TYPE_CHECKING:
 NAME = "kernelproof run"
 MAGIC = b"SQLite format 3\x00"
 _AT_ONCE = 1000  # rows held beside their columns
+
+
+class Asked(msgspec.Struct):
+    """A suite, as a run's manifest says it was asked."""
+
+    margin_pt: float | None = None
+    floor: float | None = None
+    sampling: dict[str, Any] = {}
+    items: list[str] = []
+    orders: list[list[int]] = []
+    """For each repeat, the order of `items`."""
+
+    def __post_init__(self) -> None:
+        everything = list(range(len(self.items)))
+        if any(sorted(order) != everything for order in self.orders):
+            raise ValueError("an order does not hold every item once")
+
+
+class _Arm(msgspec.Struct):
+    kind: str | None = None
+    model: Any = None
+    base_url: Any = None
+
+
+class _Rules(msgspec.Struct):
+    early_stop: bool = False
+    certify: bool = False
+
+
+class Manifest(msgspec.Struct):
+    """What is used of the `manifest.json` that stands beside a run's records."""
+
+    suites: dict[str, Asked]
+    arms: dict[str, _Arm]
+    rules: _Rules = msgspec.field(default_factory=_Rules)
+
+
+def manifest_beside(records: Path) -> Manifest | None:
+    """The manifest of the run that `records` are of; None where there is none.
+
+    Raises:
+        UserError: it is not a run's manifest.
+    """
+    path = records.with_name("manifest.json")
+    return typed(Manifest, document(path), path, None) if path.is_file() else None
 
 
 def read(path: Path, builder: Builder, choice: Choice) -> Found:  # noqa: ARG001 - readers share one signature
@@ -44,23 +90,22 @@ def read(path: Path, builder: Builder, choice: Choice) -> Found:  # noqa: ARG001
 
 
 def _settings(path: Path, builder: Builder) -> dict[str, Setting]:
-    """Of the arm and of the suites that are kept, from the run's manifest if it can be read."""
-    try:
-        manifest = json.loads(path.with_name("manifest.json").read_text(encoding="utf-8"))
-        suites = {
-            name: suite["sampling"]
-            for name, suite in manifest["suites"].items()
-            if builder.suite in (None, name)
-        }
-        arm = manifest["arms"].get(builder.arm, {})
-        return {
-            **flat("model", arm.get("model")),
-            **flat("server", arm.get("base_url")),
-            **flat("harness.name", NAME),
-            **flat("sampling", suites),
-        }
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    """Of the arm and of the suites that are kept."""
+    manifest = manifest_beside(path)
+    if manifest is None:
         return {}  # the records stand without it
+    suites = {
+        name: suite.sampling
+        for name, suite in manifest.suites.items()
+        if builder.suite in (None, name)
+    }
+    arm = manifest.arms.get(builder.arm or "", _Arm())
+    return {
+        **flat("model", arm.model),
+        **flat("server", arm.base_url),
+        **flat("harness.name", NAME),
+        **flat("sampling", suites),
+    }
 
 
 def columns(records: Sequence[Record]) -> Columns:

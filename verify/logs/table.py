@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 INVALID = Verdict.INVALID.exit_code
 UNNAMED = "unnamed"  # the suite of records that name none
+_ARRAYS = ("repeat", "score", "truncated", "tokens", "prompt", "target", "run", "line")
 _LONGEST = 60  # of a value in a message
 _MOST = 12  # names in a message
 
@@ -104,6 +105,25 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.item)
+
+    def taken(self, rows: npt.NDArray[np.intp]) -> Columns:
+        """Some rows, in their order, and the items that these name."""
+        codes, item = np.unique(self.item[rows], return_inverse=True)
+        names = list(self.items)
+        place = {int(row): number for number, row in enumerate(rows)}
+        arrays = {name: getattr(self, name)[rows] for name in _ARRAYS}
+        texts: dict[str, Any] = {
+            name: None if values is None else [values[row] for row in rows]
+            for name in ("text", "answer", "rule")
+            for values in [getattr(self, name)]
+        }
+        return Columns(
+            items={names[code]: number for number, code in enumerate(codes)},
+            item=item.astype(np.int32),
+            errors={place[row]: error for row, error in self.errors.items() if row in place},
+            **arrays,
+            **texts,
+        )
 
     @property
     def graded(self) -> bool:

@@ -90,5 +90,19 @@ def test_settings_come_from_the_manifest_beside(run):
         "sampling.x.stop": '["Q:"]',
     }
     assert "model" not in logs.read(f"{run}::base").settings
-    (run / "manifest.json").write_text("[]")
-    assert logs.read(f"{run}::pr").settings == {}
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "[]",
+        "{",
+        '{"suites": {}}',
+        '{"suites": {"x": {"margin_pt": "1"}}, "arms": {}}',
+        '{"suites": {"x": {"items": ["a", "b"], "orders": [[0, 2]]}}, "arms": {}}',
+        '{"suites": {}, "arms": {}, "rules": {"early_stop": 1}}',
+    ],
+)
+def test_a_manifest_that_is_none_is_refused(run, refused, manifest):
+    (run / "manifest.json").write_text(manifest)
+    refused(f"{run}::pr", "manifest.json")
