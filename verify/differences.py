@@ -19,7 +19,7 @@ def differences(arms: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) 
 
     Args:
         arms: by name, base first, what is fixed of each, nested as it may be.
-        declared: names of settings, whole (`body.top_k`), in part (`body`) or by the end (`top_k`).
+        declared: names of settings, whole (`body.top_k`) or any part of them (`body`, `top_k`).
     """
     (base_name, base), (pr_name, pr) = arms.items()
     allowed = {*ALWAYS, *declared}
@@ -29,9 +29,9 @@ def differences(arms: Mapping[str, Mapping[str, Any]], declared: Sequence[str]) 
         allowed.update(_VERSIONS)
     for name, one, other in unequal(base, pr):
         parts = name.split(".")
-        whole = {".".join(parts[: n + 1]) for n in range(len(parts))}
-        ends = {".".join(parts[n:]) for n in range(len(parts))}
-        if not allowed & (whole | ends):
+        places = range(len(parts) + 1)
+        runs = {".".join(parts[start:stop]) for stop in places for start in places[:stop]}
+        if not allowed & runs:
             yield (
                 f"{base_name} and {pr_name} differ in {one_line(name)}: {_shown(one)} against "
                 f"{_shown(other)}; make them equal, or declare it with --differ {one_line(name)}"

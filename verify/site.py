@@ -99,12 +99,7 @@ class Site:
         Raises:
             UserError: a prompt and its answer do not fit, or prompts begin with two BOS tokens.
         """
-        found = [self._cleaned(page) for page in [await probe.look() for probe in self._probes]]
-        for before, now in zip(self._says, found, strict=False):
-            changed = ", ".join(one_line(name) for name, _, _ in unequal(before, now))
-            if changed:
-                self._problems.append(f"{self.name} has another {changed} after a new start")
-        self._says = self._says or found
+        await self._read()
         probe = self._probes[0]
         self._context = probe.context(model)
         for suite, (spec, prompt) in self._longest.items():
@@ -125,6 +120,16 @@ class Site:
                     f"{self.urls[0]}: its chat template writes the BOS that its tokenizer adds "
                     "too; take one of them away"
                 )
+
+    async def _read(self) -> None:
+        found = [self._cleaned(await probe.look()) for probe in self._probes]
+        for before, now in zip(self._says, found, strict=False):
+            changed = [one_line(name) for name, _, _ in unequal(before, now)] if now else []
+            if changed:  # one that says nothing any more is told of by its failures
+                more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+                shown = ", ".join(changed[:3]) + more
+                self._problems.append(f"{self.name} changed during the run: {shown}")
+        self._says = self._says or found
 
     async def flush(self) -> None:
         """Empty the prefix caches of the servers that know how to."""
@@ -150,8 +155,8 @@ class Site:
         if not self._says:
             return  # it never got so far
         await self._evidence.end()
+        await self._read()
         for probe in self._probes:
-            await probe.look()
             if (length := probe.acceptance()) is not None:
                 self._acceptance.append(length)
         if self._source is not None:

@@ -14,12 +14,14 @@ class FakeServer:
     """Answers each POST with what `behave(body, number)` says, `number` counting the requests.
 
     `behave` returns a JSON-able body, a web.Response, an awaitable of one, or the words reset or
-    half (a connection cut before or within the body); `requests` keeps what was asked.
+    half (a connection cut before or within the body); `requests` keeps what was asked. `pages` are
+    further pages by their paths: text, JSON-able, or a function of the body that gives it.
     """
 
-    def __init__(self, behave, models=("tiny",)):
+    def __init__(self, behave, models=("tiny",), pages=None):
         self.behave = behave
         self.models = models
+        self.pages = pages or {}
         self.requests = []
         self.url = ""
         self.dropped = threading.Event()
@@ -47,6 +49,14 @@ class FakeServer:
             raise web.HTTPNotFound
         return web.json_response({"object": "list", "data": [{"id": m} for m in self.models]})
 
+    async def page(self, request):
+        if request.path not in self.pages:
+            raise web.HTTPNotFound
+        page = self.pages[request.path]
+        if callable(page):
+            page = page(await request.json() if request.can_read_body else None)
+        return web.Response(text=page) if isinstance(page, str) else web.json_response(page)
+
     @contextmanager
     def running(self):
         loop = asyncio.new_event_loop()
@@ -73,7 +83,8 @@ class FakeServer:
         app = web.Application()
         app.router.add_post("/v1/completions", self.post)
         app.router.add_post("/v1/chat/completions", self.post)
-        app.router.add_get("/v1/models", self.get)
+        app.router.add_get("/v1/models", self.page if "/v1/models" in self.pages else self.get)
+        app.router.add_route("*", "/{any:.*}", self.page)
         return app
 
 
