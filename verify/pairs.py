@@ -31,6 +31,7 @@ class Asking:
         margin: a share, at which the run looked.
         early_stop: whether it might end before everything was asked.
         certify: whether the e-process is the only route to a pass.
+        fresh: whether the servers were started anew for every repeat.
     """
 
     items: Sequence[str]
@@ -38,6 +39,7 @@ class Asking:
     margin: float
     early_stop: bool
     certify: bool
+    fresh: bool = False
 
 
 def of_run(
@@ -81,7 +83,13 @@ def of_run(
         asked=np.array([rows[item] for item in look.asked if item in rows], np.intp),
         stopped=stopped,
         certify=asking.certify,
+        starts=_every_repeat(judged) if asking.fresh else judged.starts,
     )
+
+
+def _every_repeat(judged: SuiteScores) -> tuple[range, range]:
+    """Labels of starts, one a repeat."""
+    return range(judged.base.shape[1]), range(judged.pr.shape[1])
 
 
 def _first_answers(suite: str, table: Columns, arm: str) -> Iterator[Record]:

@@ -217,6 +217,7 @@ def _asking(suite: str, arms: tuple[Log, Log]) -> Asking | None:
         margin=asked.margin_pt / 100,
         early_stop=manifest.rules.early_stop,
         certify=manifest.rules.certify,
+        fresh=manifest.fresh,
     )
 
 

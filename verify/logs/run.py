@@ -45,6 +45,7 @@ class _Arm(msgspec.Struct):
     kind: str | None = None
     model: Any = None
     base_url: Any = None
+    launch: Any = None
 
 
 class _Rules(msgspec.Struct):
@@ -58,6 +59,11 @@ class Manifest(msgspec.Struct):
     suites: dict[str, Asked]
     arms: dict[str, _Arm]
     rules: _Rules = msgspec.field(default_factory=_Rules)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the servers were started anew for every repeat."""
+        return all(arm.launch for arm in self.arms.values())
 
 
 def manifest_beside(records: Path) -> Manifest | None:
