@@ -4,45 +4,49 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from verify.case import INDEX_TYPES, ON_CUDA, PROBES, Case, IndexType, Probe
 from verify.families import FAMILIES, Family, Positions, Table
+from verify.formats import BF16_INFINITY_BITS, BLOCK
 from verify.spec import CLAIMS, Arithmetic, KernelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["CLAIMS", "FAMILIES", "Arithmetic", "Case", "Family", "KernelSpec", "grid"]
+__all__ = [
+    "CLAIMS",
+    "FAMILIES",
+    "ON_CUDA",
+    "PROBES",
+    "Arithmetic",
+    "Case",
+    "Family",
+    "KernelSpec",
+    "Probe",
+    "grid",
+]
 
 T = TypeVar("T")
 
 Budget = Literal["quick", "standard", "full"]
 Plan = Literal["whole", "reduced", "few"]
-Probe = Literal["forms", "reuse", "refuse", "graph", "stream", "pressure"]
-IndexType = Literal["int32", "int64"]
-INDEX_TYPES: tuple[IndexType, ...] = ("int32", "int64")
-
-PROBES: dict[Probe, str] = {
-    "forms": "each output form twice, on buffers filled differently",
-    "reuse": "one allocation for several T, other contents and a NaN; the first again at the end",
-    "refuse": "calls that must raise and write nothing",
-    "graph": "a CUDA graph, replayed on other contents and poisoned outputs",
-    "stream": "a stream of its own, on which the inputs arrive late",
-    "pressure": "many repeats while memory is nearly full and busy",
-}
-"""How a case is launched."""
-
-ON_CUDA = frozenset({"graph", "stream", "pressure"})
 
 TOKENS = (*range(1, 33), 48, 63, 64, 65, 96, 127, 128, 129, 255, 256)
 """Every T of a decode step, and beyond it the tiles of kernels and their neighbours."""
+
+_STEP = 8
+"""Columns in 16 bytes, the least alignment that kernels ask of x."""
 
 FAR = 6
 """The layout of x in which its last row begins past 2^31 elements."""
 
 _PER_FAMILY: dict[Budget, int] = {"quick": 6, "standard": 24, "full": 150}
 _FEWER = 6
+_MOST_SWEEPS = 16
+"""Launches that all block maxima may take at most for each budget to go through all of them."""
+
 _WHOLE_DRAWS: dict[Budget, int] = {"quick": 1, "standard": 3, "full": 12}
 _WHOLE_FAMILIES = ("normal", "wide_integers", "golden_sweep")
 """What a slow kernel is still asked at its own shape: a bound, exact sums, exact bytes."""
@@ -52,6 +56,8 @@ _EXTRAS: tuple[tuple[Probe, str, Positions | None, int | None], ...] = (
     ("reuse", "cancellation", None, None),
     ("reuse", "wide_integers", None, None),
     ("reuse", "golden_spread", None, None),
+    ("every", "wide_integers", None, None),
+    ("every", "rotated", None, None),
     ("refuse", "normal", None, None),
     ("forms", "normal", "huge", None),
     ("forms", "rotated", "huge", None),
@@ -71,127 +77,17 @@ REDUCED_RANK, REDUCED_HEADS, ORDERED_HEADS = 96, 2, 4
 32-column blocks that fill no multiple of 64 columns, block columns that need padding to 4."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """One input to one kernel, complete: together with a seed it fixes every byte.
-
-    Attributes:
-        family: name out of FAMILIES.
-        tokens: T.
-        groups: G.
-        rank: R.
-        heads: heads of a group; K = heads * head_dim.
-        head_dim: columns of one head.
-        rope_dim: rotated columns of each.
-        probe: how it is launched.
-        table: how cos and sin are made.
-        positions: pattern of the positions.
-        index: dtype of the positions.
-        buffer: heads in a row of the buffer that x is a slice of; groups * heads if it is packed.
-        first: head at which that slice starts.
-        draw: tells apart cases that are otherwise alike.
-    """
-
-    family: str
-    tokens: int
-    groups: int
-    rank: int
-    heads: int
-    head_dim: int
-    rope_dim: int
-    probe: Probe
-    table: Table
-    positions: Positions
-    index: IndexType
-    buffer: int
-    first: int
-    draw: int
-
-    @property
-    def id(self) -> str:
-        """`name=value` of every field, joined by `-`; `Case.parse` reads it back."""
-        return "-".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self))
-
-    @classmethod
-    def parse(cls, text: str) -> Case:
-        """The case with this id.
-
-        Raises:
-            ValueError: the text is not a case's id.
-        """
-        words = dict(word.partition("=")[::2] for word in text.split("-"))
-        names = [f.name for f in fields(cls)]
-        if list(words) != names:
-            raise ValueError(f"a case id reads {'=...-'.join(names)}=...")
-        typed: dict[str, object] = {}
-        for f in fields(cls):
-            value = words[f.name]
-            if f.type == "int" and not value.isdecimal():
-                raise ValueError(f"{f.name} is {value!r}; it must be a number")
-            typed[f.name] = int(value) if f.type == "int" else value
-        case = cls(**typed)  # type: ignore[arg-type]  # each checked against its field just above
-        case._check()
-        return case
-
-    def _check(self) -> None:
-        if self.family not in FAMILIES:
-            raise ValueError(f"no family {self.family!r}; choose one of {', '.join(FAMILIES)}")
-        family = FAMILIES[self.family]
-        for name, allowed in (
-            ("probe", tuple(PROBES)),
-            ("table", family.tables),
-            ("positions", ("zero", *family.positions, *_huge(self.family))),
-            ("index", INDEX_TYPES),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}; "
-                    f"family {self.family} takes {' or '.join(allowed)}"
-                )
-        if not 0 <= self.first <= self.buffer - self.groups * self.heads:
-            raise ValueError(
-                f"first is {self.first}; {self.groups * self.heads} heads from there "
-                f"must lie inside a buffer of {self.buffer}"
-            )
-        KernelSpec(self.groups, self.rank, self.k, self.head_dim, self.rope_dim, self.tokens)
-
-    @property
-    def k(self) -> int:
-        """K, input columns of a group."""
-        return self.heads * self.head_dim
-
-    @property
-    def mapped(self) -> bool:
-        """Whether an input is larger than memory: a kernel that copies all of it cannot be judged.
-
-        What a kernel does to the whole table, and not to the rows in use, is its own affair.
-        """
-        return self.positions == "huge" or self.buffer * self.head_dim * self.tokens > 2**31
-
-    @property
-    def exact(self) -> bool:
-        """Whether y is judged with E = 0."""
-        return FAMILIES[self.family].exact
-
-    @property
-    def golden(self) -> bool:
-        """Whether every byte is known beforehand: exact sums and no rotation."""
-        return self.exact and self.positions == "zero"
-
-
-def _huge(family: str) -> tuple[Positions, ...]:
-    return tuple({where for _, name, where, _ in _EXTRAS if name == family and where})
-
-
 def grid(
     spec: KernelSpec, budget: Budget, plan: Plan = "whole", *, cuda: bool = False
 ) -> list[Case]:
     """The cases of a budget, the same list on every run.
 
-    Every family gets the same number of cases; each axis (T, layout of x, table, positions, index
+    Every family gets the same number of cases, those that go through every block maximum as many
+    as that takes at the kernel's own shape. Each axis (T, layout of x, table, positions, index
     type) runs through its values in shuffled rounds, so that all values come equally often and
-    pairs of values mix. The full cross product would spend its time on repeats: an axis that
-    matters shows within a few cases.
+    pairs of values mix; once for the families without rotation, which know each byte, and once for
+    the others. The full cross product would spend its time on repeats: an axis that matters shows
+    within a few cases.
 
     Args:
         spec: the kernel's sizes.
@@ -200,39 +96,64 @@ def grid(
             few cases; or `few`: a sixth of the cases, if it takes no other shape.
         cuda: whether to ask what only a GPU can do.
     """
-    families = [
-        name
+    small = reduced(spec)
+    axes = {still: _Axes(spec) for still in (False, True)}
+    counts = {
+        name: _count(family, spec, budget, plan)
         for name, family in FAMILIES.items()
         if not (family.needs_plain_dims and spec.head_dim == spec.rope_dim)
-    ]
-    small = reduced(spec)
-    axes = random.Random(0)  # noqa: S311 - a fixed shuffle, no secret
-    tokens = _rounds(tokens_of(spec), axes)
-    layouts = _rounds(range(FAR), axes)
-    indices = _rounds(INDEX_TYPES, axes)
-    cases: dict[str, list[Case]] = {name: [] for name in families}
-    for draw in range(_PER_FAMILY[budget] // (_FEWER if plan == "few" else 1)):
-        for number, name in enumerate(families):
-            family = FAMILIES[name]
+    }
+    cases: dict[str, list[Case]] = {name: [] for name in counts}
+    for draw in range(max(counts.values())):
+        for number, name in enumerate(counts):
+            if draw >= counts[name]:
+                continue
+            family, mine = FAMILIES[name], axes[FAMILIES[name].still]
             whole = plan != "reduced" or (draw < _WHOLE_DRAWS[budget] and name in _WHOLE_FAMILIES)
             table, positions = _axes_of(family, draw + number)
             case = place(
                 spec if whole else small,
-                layout=next(layouts),
+                layout=next(mine.layouts),
                 family=name,
-                tokens=spec.max_tokens if family.widest else next(tokens),
+                tokens=spec.max_tokens if family.widest else next(mine.tokens),
                 table=table,
                 positions=positions,
-                index=next(indices),
+                index=next(mine.indices),
                 draw=draw,
             )
             cases[name].append(case)
     for draw in range(1 if plan == "few" else _EXTRA_DRAWS[budget]):
         for case in extras(_ordered(spec) if plan == "reduced" else spec, draw, cuda=cuda):
             if plan != "few" or case.family == "normal":
-                cases[case.family].append(replace(case, index=next(indices)))
+                cases[case.family].append(replace(case, index=next(axes[False].indices)))
     # Family by family: the costly part of a case, its weight, is then made once.
-    return [case for name in families for case in cases[name]]
+    return [case for name in counts for case in cases[name]]
+
+
+class _Axes:
+    """Values in shuffled rounds, without end."""
+
+    def __init__(self, spec: KernelSpec) -> None:
+        shuffle = random.Random(0)  # noqa: S311 - a fixed shuffle, no secret
+        self.tokens = _rounds(tokens_of(spec), shuffle)
+        self.layouts = _rounds(range(FAR), shuffle)
+        self.indices = _rounds(INDEX_TYPES, shuffle)
+
+
+def _rounds(values: Sequence[T], shuffle: random.Random) -> Iterator[T]:
+    """Run through the values forever, in a new order each round."""
+    while True:
+        yield from shuffle.sample(values, len(values))
+
+
+def _count(family: Family, spec: KernelSpec, budget: Budget, plan: Plan) -> int:
+    """Cases of a family."""
+    count = _PER_FAMILY[budget] // (_FEWER if plan == "few" else 1)
+    if family.sweeps and plan == "whole":
+        blocks = spec.max_tokens * spec.groups * spec.rank // BLOCK
+        launches = -(-BF16_INFINITY_BITS // blocks)
+        return max(count, launches) if launches <= _MOST_SWEEPS else count
+    return count
 
 
 def _axes_of(family: Family, turn: int) -> tuple[Table, Positions]:
@@ -312,24 +233,22 @@ def place(
 ) -> Case:
     """A case of this kernel; layout 0 is packed, 1 to 4 the quarters of a row four times as wide.
 
-    Layout 5 has rows one head wider than x, and FAR rows so wide that the last of them begins past
-    2^31 elements.
-
-    DeepSeek-V4.1 at tensor parallelism 4 has the latter: 16 local heads of a row of 64.
+    DeepSeek-V4.1 at tensor parallelism 4 has the quarters: 16 local heads of a row of 64. Layout 5
+    begins 16 bytes into rows that are 16 bytes wider than x, so that nothing is a multiple of a
+    head, and FAR has rows so wide that the last of them begins past 2^31 elements.
     """
-    heads = spec.k // spec.head_dim
-    local = spec.groups * heads
+    local = spec.groups * spec.k
     buffer, first = (4 * local, (layout - 1) * local) if layout else (local, 0)
     if layout == FAR - 1:
-        buffer, first = local + 1, 0
+        buffer, first = local + _STEP, _STEP
     if layout == FAR:
-        buffer, first = 2**31 // ((tokens - 1) * spec.head_dim) + 1, 0
+        buffer, first = (2**31 // (tokens - 1) // _STEP + 1) * _STEP, 0
     return Case(
         family=family,
         tokens=tokens,
         groups=spec.groups,
         rank=spec.rank,
-        heads=heads,
+        heads=spec.k // spec.head_dim,
         head_dim=spec.head_dim,
         rope_dim=spec.rope_dim,
         probe=probe,
@@ -340,9 +259,3 @@ def place(
         first=first,
         draw=draw,
     )
-
-
-def _rounds(values: Sequence[T], axes: random.Random) -> Iterator[T]:
-    """Run through the values forever, in a new order each round."""
-    while True:
-        yield from axes.sample(values, len(values))

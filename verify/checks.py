@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import torch
@@ -86,12 +87,13 @@ class StepJudge:
         """A guard byte that changed."""
         size = launch.outputs[name].nbytes
         row = size // self.inputs.rows
-        where = f"{offset - size} bytes past its end" if offset > 0 else f"{-offset} before it"
+        past_end = offset - size + 1
+        where = f"{past_end} past its end" if offset > 0 else f"{-offset} before its start"
         past = f" (row {offset // row})" if name != "scales" and offset > 0 else ""
         return self.found(
             "guard",
             LAYER_OF[launch.form],
-            f"{name} was overrun: the byte {where}{past} changed",
+            f"{name} was overrun: byte {where}{past} changed",
             FirstBad((offset // launch.outputs[name].itemsize,), offset, "changed", "untouched"),
         )
 
@@ -145,11 +147,15 @@ class StepJudge:
         return True
 
     def wrong(self, out: Tensor) -> Tensor:
-        """Per element: outside its interval, or of another kind where the sum is NaN or Inf."""
+        """Per element: outside its interval, or a number where the sum is NaN or Inf.
+
+        NaN is right in place of Inf: a compensated sum subtracts Inf from Inf.
+        """
         y, reference = out.to(torch.float64), self.reference
-        inside = (reference.lower <= y) & (y <= reference.upper)
-        same = (y == reference.value) | (y.isnan() & reference.value.isnan())
-        right = torch.where(reference.value.isfinite(), inside, same)
+        lower, upper = reference.lower, reference.upper
+        inside = (lower <= y) & (y <= upper)
+        inside &= ~_wrong_zero(y, reference)
+        right = inside | (y.isnan() & ~(lower.isfinite() & upper.isfinite()))
         # Where partial sums may overflow they may also cancel: a number, Inf and NaN are honest.
         return ~(right | reference.bound.isposinf())
 
@@ -176,11 +182,8 @@ class StepJudge:
             else f"{low:.9g} to {high:.9g}",
         )
         used = "no error allowed" if exact else f"{error / bound:.3g} of the bound {bound:.3g}"
-        yield replace(
-            found,
-            message=f"{found.message}; exact {value:.9g}, error {error:.3g} "
-            f"({distance} BF16 steps), {used}",
-        )
+        size = f", error {error:.3g} ({distance} BF16 steps), {used}" if isfinite(error) else ""
+        yield replace(found, message=f"{found.message}; exact {value:.9g}{size}")
 
     def use(self, out: Tensor) -> float:
         """The largest share of c u S that an element needs, rotations having taken their slack."""
@@ -212,7 +215,7 @@ class StepJudge:
     def golden(self, launch: Launch) -> Iterator[Finding]:
         """The same against the exact y; the sign of a zero sum is the accumulator's to choose."""
         quantised = self.quantised(formats.as_bf16(formats.round_bf16(self.reference.value)))
-        zero = quantised.codes & 0x7F == 0
+        zero = self.reference.value == 0
         yield from self.codes(launch, quantised, "golden-codes", zero)
         yield from self.scales(launch, quantised, "golden-scales")
 
@@ -246,6 +249,12 @@ class StepJudge:
 def raw(tensor: Tensor) -> Tensor:
     """Bit patterns: int32 of BF16, uint8 of the rest."""
     return formats.bf16_bits(tensor) if tensor.dtype == torch.bfloat16 else tensor.view(torch.uint8)
+
+
+def _wrong_zero(y: Tensor, reference: oracle.Reference) -> Tensor:
+    """Zeros of the wrong sign, where the sum is exact and not zero itself: it rounds to its own."""
+    known = (reference.bound == 0) & (reference.value != 0)
+    return known & (torch.signbit(y) != torch.signbit(reference.value))
 
 
 def _filled(poison: int, like: Tensor) -> int:

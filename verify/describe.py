@@ -103,27 +103,49 @@ def pattern(bad: Tensor, unit: str = "column", slabs: dict[str, slice] | None = 
         unit: what a column is.
         slabs: names of ranges of columns.
     """
-    rows, columns = _where(bad.any(1)), _where(bad.any(0))
-    full_rows, full_columns = len(rows) == bad.shape[0], len(columns) == bad.shape[1]
-    share = float(bad[rows][:, columns].double().mean())
     if int(bad.sum()) == 1:
         return ""
+    blocks = _whole_blocks(bad) if unit == "column" else ""
+    return blocks or _area(bad, unit, slabs or {})
+
+
+def _area(bad: Tensor, unit: str, slabs: dict[str, slice]) -> str:
+    """The rows and columns that hold what is bad, if they hold little else."""
+    rows, columns = _where(bad.any(1)), _where(bad.any(0))
+    share = float(bad[rows][:, columns].double().mean())
     dense = "" if share > 0.99 else "in part " if share > 0.2 else None
     if dense is None:
         return _periodic(bad, columns) if unit == "column" else ""
+    full_rows, full_columns = len(rows) == bad.shape[0], len(columns) == bad.shape[1]
     if full_rows and full_columns:
         return f"{dense}everything"
-    if full_columns:
-        return f"{dense}whole {_span('row', rows)}"
-    for name, columns_of in (slabs or {}).items():
-        if columns == list(range(bad.shape[1]))[columns_of]:
-            return f"{dense}all of {name}" + ("" if full_rows else f", {_span('row', rows)}")
-    if unit == "column" and len(columns) == BLOCK and columns[0] % BLOCK == 0:
-        what = f"block column {columns[0] // BLOCK}"
-    else:
-        what = _periodic(bad, columns) if unit == "column" and len(columns) > 2 else ""
-        what = what or _span(unit, columns)
+    if len(columns) > _MOST * bad.shape[1]:
+        return f"{dense}{'whole' if full_columns else 'most of'} {_span('row', rows)}"
+    for name, columns_of in slabs.items():
+        slab = range(bad.shape[1])[columns_of]
+        if set(columns) <= set(slab) and len(columns) > _MOST * len(slab):
+            much = "all" if len(columns) == len(slab) else "most"
+            return f"{dense}{much} of {name}" + ("" if full_rows else f", {_span('row', rows)}")
+    what = _periodic(bad, columns) if unit == "column" and len(columns) > 2 else ""
+    what = what or _span(unit, columns)
     return f"{dense}{what}" + ("" if full_rows else f" of {_span('row', rows)}")
+
+
+_MOST = 0.75
+"""Share of a row's columns, or a group's, of which the rest may be right by chance."""
+
+
+def _whole_blocks(bad: Tensor) -> str:
+    """The blocks of 32 columns, if what is bad are whole ones and not whole rows or groups."""
+    blocks = bad.view(bad.shape[0], -1, BLOCK)
+    some = blocks.any(2)
+    rows, columns = _where(some.any(1)), _where(some.any(0))
+    if not bool((blocks.all(2) == some).all()) or len(columns) > bad.shape[1] // BLOCK // 4:
+        return ""
+    if int(some.sum()) < len(rows) * len(columns):
+        return f"{int(some.sum())} whole blocks of {BLOCK} columns"
+    where = "" if len(rows) == bad.shape[0] else f" of {_span('row', rows)}"
+    return _span("block column", columns) + where
 
 
 def _periodic(bad: Tensor, columns: list[int]) -> str:

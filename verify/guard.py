@@ -52,7 +52,7 @@ class Guarded:
 
     def carve(self, shape: tuple[int, ...], fill: int) -> None:
         """Start over on the same memory, with a tensor of this shape at the same address."""
-        self.fill = fill
+        self.shape, self.fill = shape, fill
         self.end = self.guard + torch.Size(shape).numel() * self.dtype.itemsize
         self.raw.fill_(fill)
         self.tensor = self.raw[self.guard : self.end].view(self.dtype).view(shape)
@@ -69,6 +69,10 @@ class Guarded:
         copy = cls(tuple(values.shape), values.dtype, _NAN_BYTE, guard, values.device)
         copy.hold(values)
         return copy
+
+    def read(self) -> Tensor:
+        """A copy of what lies in the memory, whatever became of the tensor object."""
+        return self.raw[self.guard : self.end].clone().view(self.dtype).view(self.shape)
 
     def broken(self) -> int | None:
         """Offset in bytes, from the tensor's start, of the first guard byte that changed."""

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
 from verify.guard import Guarded
-from verify.launch import FORMS, POISONS, Candidate, Form, Given, Launch, Stage, attempt
+from verify.launch import (
+    FORMS,
+    POISONS,
+    Candidate,
+    Form,
+    Given,
+    Launch,
+    Stage,
+    as_bytes,
+    attempt,
+    told,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from torch import Tensor
 
@@ -83,7 +94,7 @@ def run(candidate: Candidate, inputs: Given) -> Outcome:
 def forms(candidate: Candidate, inputs: Given) -> Outcome:
     """Each output form with each poison, on fresh outputs."""
     stage = Stage(inputs)
-    launches = tuple(stage.launch(candidate, form, p) for form in FORMS for p in POISONS)
+    launches = stage.settled([stage.launch(candidate, form, p) for form in FORMS for p in POISONS])
     return Outcome((Step(inputs, launches, torch.arange(inputs.rows, device=inputs.device)),))
 
 
@@ -92,20 +103,47 @@ _REUSED_ROWS = (4, 17, 1, 16)
 
 def reuse(candidate: Candidate, inputs: Given) -> Outcome:
     """All on one allocation: other T, other contents, a NaN, and at last the first again."""
+    return _one_after_another(candidate, inputs, _problems(inputs, _REUSED_ROWS))
+
+
+def every(candidate: Candidate, inputs: Given) -> Outcome:
+    """Each T down to 1 on one allocation: a kernel may have a plan of its own for any of them."""
+    everything = torch.arange(inputs.rows, device=inputs.device)
+    problems: list[tuple[Given, Tensor | None]] = [(inputs, everything)]
+    for count in range(inputs.rows - 1, 0, -1):
+        rows = (everything.roll(count))[:count]  # other rows first and last each time
+        problems.append((inputs.take(rows), rows))
+    return _one_after_another(candidate, inputs, problems)
+
+
+def _one_after_another(
+    candidate: Candidate, inputs: Given, problems: Iterable[tuple[Given, Tensor | None]]
+) -> Outcome:
+    """Both forms of each problem, all on the memory of the largest."""
     stage = Stage(inputs, lasting=True)
-    problems = list(_problems(inputs, _REUSED_ROWS))
     steps = []
-    for number, (given, rows) in enumerate(problems):
+    for (given, rows), poison in _poisoned(problems):
         stage.load(given)
-        poison = POISONS[1 if number == len(problems) - 1 else number % 2]
         launches = tuple(stage.launch(candidate, form, poison) for form in FORMS)
         steps.append(Step(given, launches, rows))
     return Outcome(tuple(steps))
 
 
+Problem = TypeVar("Problem")
+
+
+def _poisoned(problems: Iterable[Problem]) -> Iterator[tuple[Problem, int]]:
+    """Each with a poison, the last, which may repeat the first, with another one than that."""
+    listed = list(problems)
+    for number, problem in enumerate(listed):
+        yield problem, POISONS[1 if number == len(listed) - 1 else number % 2]
+
+
 def _problems(inputs: Given, counts: tuple[int, ...]) -> Iterator[tuple[Given, Tensor | None]]:
     everything = torch.arange(inputs.rows, device=inputs.device)
     yield inputs, everything
+    turned = everything.roll(1)
+    yield inputs.take(turned), turned
     for count in counts:
         if count <= inputs.rows:
             rows = (3 + 5 * everything[:count]) % inputs.rows
@@ -131,7 +169,7 @@ def refuse(candidate: Candidate, inputs: Given) -> Outcome:
             ) -> None:
                 candidate(*arguments.values(), **inputs.options, **outputs)
 
-            error = attempt(call, inputs.device)
+            raised = attempt(call, inputs.device)
             written = [name for name, buffer in guarded.items() if not buffer.untouched()]
             written += [
                 name
@@ -143,7 +181,7 @@ def refuse(candidate: Candidate, inputs: Given) -> Outcome:
                     malformed.what,
                     malformed.beyond,
                     form,
-                    error,
+                    None if raised is None else told(raised),
                     tuple(dict.fromkeys((*written, *stage.altered()))),
                 )
             )
@@ -171,13 +209,11 @@ def graph(candidate: Candidate, inputs: Given) -> Outcome:
 
         if attempt(capture, inputs.device) is not None:
             return Outcome(())
-    turned = torch.arange(inputs.rows, device=inputs.device).roll(1)
     steps = []
-    for number, (given, rows) in enumerate((*_problems(inputs, ()), (inputs.take(turned), turned))):
+    for (given, rows), poison in _poisoned(_problems(inputs, ())):
         stage.load(given)
         launches = []
         for form in FORMS:
-            poison = POISONS[number % 2]
             outputs = stage.outputs(form, poison)
             launches.append(stage.watch(graphs[form].replay, form, poison, outputs))
         steps.append(Step(given, tuple(launches), rows))
@@ -236,7 +272,7 @@ def pressure(candidate: Candidate, inputs: Given) -> Outcome:
 
 def _same(one: Launch, other: Launch) -> bool:
     return all(
-        torch.equal(tensor.view(torch.uint8), other.outputs[name].view(torch.uint8))
+        torch.equal(as_bytes(tensor), as_bytes(other.outputs[name]))
         for name, tensor in one.outputs.items()
     )
 
@@ -244,6 +280,7 @@ def _same(one: Launch, other: Launch) -> bool:
 PROBES: dict[Probe, Callable[[Candidate, Given], Outcome]] = {
     "forms": forms,
     "reuse": reuse,
+    "every": every,
     "refuse": refuse,
     "graph": graph,
     "stream": stream,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
@@ -18,7 +18,7 @@ from verify import oracle
 from verify.guard import Guarded, Mapped, little_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from torch import Tensor
@@ -122,9 +122,10 @@ class Launch:
         poison: the byte that filled them.
         outputs: `out`, or `q` and `scales`, as the call left them.
         overruns: per output, offset in bytes from its start of a guard byte that changed.
-        altered: inputs that no longer hold what they were given, and settings of torch that are
-            no longer what they were.
+        altered: what the call changed beside its outputs: inputs, settings of torch, and outputs
+            once it had returned.
         error: the exception, one line; None if there was none.
+        starved: it was told that there is no more memory.
         seconds: duration of the call, device included.
     """
 
@@ -135,6 +136,7 @@ class Launch:
     altered: tuple[str, ...]
     error: str | None
     seconds: float
+    starved: bool = False
 
 
 class Stage:
@@ -149,6 +151,7 @@ class Stage:
     def __init__(self, inputs: Given, *, lasting: bool = False) -> None:
         self.inputs = inputs
         self.kept: dict[str, Guarded] = {}
+        self.returned: list[dict[str, Guarded]] = []
         self.lasting = lasting
         self.buffers: dict[str, Guarded | Mapped] = {}
         for argument in inputs.arguments():
@@ -172,7 +175,8 @@ class Stage:
     def outputs(self, form: Form, poison: int) -> dict[str, Guarded]:
         """Poisoned outputs."""
         if not self.lasting:
-            return _outputs(self.inputs, form, poison)
+            self.returned.append(_outputs(self.inputs, form, poison))
+            return self.returned[-1]
         shapes = _shapes(self.inputs, form)
         for name, (shape, _) in shapes.items():
             self.kept[name].carve(shape, poison)
@@ -195,24 +199,40 @@ class Stage:
         before = settings()
         began = time.perf_counter()
         with self.memory():
-            error = attempt(call, self.inputs.device)
+            raised = attempt(call, self.inputs.device)
         seconds = time.perf_counter() - began
-        left = tuple(name for name, value in settings().items() if value != before[name])
-        if left:
+        # Copied at once: what is written later, by a thread, was not there for the caller.
+        left = {name: buffer.read() for name, buffer in outputs.items()}
+        changed = tuple(name for name, value in settings().items() if value != before[name])
+        if changed:
             restore(before)
         overruns = {name: buffer.broken() for name, buffer in outputs.items()}
         return Launch(
             form=form,
             poison=poison,
-            outputs={
-                name: buffer.tensor.clone() if self.lasting else buffer.tensor
-                for name, buffer in outputs.items()
-            },
+            outputs=left,
             overruns={name: offset for name, offset in overruns.items() if offset is not None},
-            altered=(*self.altered(), *left),
-            error=error,
+            altered=(*self.altered(), *changed),
+            error=None if raised is None else told(raised),
             seconds=seconds,
+            starved=raised is not None and _starved(raised),
         )
+
+    def settled(self, launches: Iterable[Launch]) -> tuple[Launch, ...]:
+        """The launches of this stage, with the outputs that changed once their call had returned.
+
+        A thread may still have been writing, or a later call have written to an earlier one's.
+        """
+        seen = []
+        for launch, outputs in zip(launches, self.returned, strict=True):
+            late = tuple(
+                f"{name} after it had returned"
+                for name, buffer in outputs.items()
+                if not torch.equal(as_bytes(buffer.read()), as_bytes(launch.outputs[name]))
+                or (buffer.broken() is not None and name not in launch.overruns)
+            )
+            seen.append(replace(launch, altered=(*launch.altered, *late)))
+        return tuple(seen)
 
     def memory(self) -> AbstractContextManager[None]:
         """What a call may take of it: little, on a CPU, beside an input past 2^31 elements."""
@@ -224,20 +244,27 @@ class Stage:
         return tuple(name for name, buffer in self.buffers.items() if buffer.changed())
 
 
-def attempt(call: Callable[[], object], device: torch.device) -> str | None:
-    """Make a call and wait for it; the exception in one line, if there is one."""
+def attempt(call: Callable[[], object], device: torch.device) -> BaseException | None:
+    """Make a call and wait for it; what it raised, if it did."""
     try:
         call()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
     except (Exception, SystemExit) as raised:  # noqa: BLE001 - whatever it raises is the finding
-        return _told(raised)
+        return raised
     finally:
         torch.set_flush_denormal(False)  # state that a kernel may leave behind in this thread
     return None
 
 
-def _told(raised: BaseException) -> str:
+def _starved(raised: BaseException) -> bool:
+    """Whether memory ended: torch on a CPU says so in the words of a RuntimeError only."""
+    return isinstance(raised, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(raised, RuntimeError) and "can't allocate memory" in str(raised)
+    )
+
+
+def told(raised: BaseException) -> str:
     """Its type and message, one line that any terminal and file can take."""
     try:
         message = " ".join(str(raised).split())[:300]
@@ -247,22 +274,37 @@ def _told(raised: BaseException) -> str:
     return "".join(c if c.isprintable() else "\ufffd" for c in line)
 
 
+_SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
+    "torch's default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "torch's default device": (torch.get_default_device, torch.set_default_device),
+    "torch's grad mode": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "torch's number of threads": (torch.get_num_threads, torch.set_num_threads),
+    "torch's precision of FP32 products": (
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
+    ),
+    "torch's deterministic mode": (
+        torch.get_deterministic_debug_mode,
+        torch.set_deterministic_debug_mode,
+    ),
+    "torch's random numbers": (
+        lambda: torch.get_rng_state().numpy().tobytes(),
+        lambda state: torch.set_rng_state(torch.frombuffer(bytearray(state), dtype=torch.uint8)),
+    ),
+}
+"""What a call can change for everything that runs after it: how to ask, and how to put back."""
+
+
 def settings() -> dict[str, Any]:
-    """What a call can change for everything that runs after it."""
-    return {
-        "torch's default dtype": torch.get_default_dtype(),
-        "torch's default device": torch.get_default_device(),
-        "torch's grad mode": torch.is_grad_enabled(),
-    }
+    """Their values."""
+    return {name: ask() for name, (ask, _) in _SETTINGS.items()}
 
 
 def restore(before: dict[str, Any]) -> None:
-    """Put back what `settings` told."""
-    dtype, device, grad = before.values()
-    torch.set_default_dtype(dtype)
-    if torch.get_default_device() != device:  # setting one, even the same, slows every call
-        torch.set_default_device(device)
-    torch.set_grad_enabled(grad)
+    """Put back what differs from them: setting a device, even the same, slows every call."""
+    for name, value in settings().items():
+        if value != before[name]:
+            _SETTINGS[name][1](before[name])
 
 
 def _staged(argument: Argument, *, shared: bool) -> Guarded | Mapped:
@@ -295,6 +337,11 @@ class _Shared:
 _shared = _Shared()
 
 
+def as_bytes(tensor: Tensor) -> Tensor:
+    """The same memory: E4M3 and BF16 values do not compare by their bits."""
+    return tensor.view(torch.uint8)
+
+
 def _shapes(inputs: Given, form: Form) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
     rows, columns = inputs.rows, inputs.columns
     if form == "bf16":
@@ -305,13 +352,17 @@ def _shapes(inputs: Given, form: Form) -> dict[str, tuple[tuple[int, ...], torch
     }
 
 
+_GUARD_ROWS = 128
+"""Rows of an output that a kernel with an unmasked tile may reach beyond its end."""
+
+
 def _outputs(inputs: Given, form: Form, poison: int) -> dict[str, Guarded]:
     return {
         name: Guarded(
             shape,
             dtype,
             poison,
-            max(4 * inputs.columns, shape[0] if len(shape) == 1 else 0),
+            _GUARD_ROWS * shape[1] * dtype.itemsize if len(shape) == 2 else shape[0],
             inputs.device,
         )
         for name, (shape, dtype) in _shapes(inputs, form).items()

@@ -159,7 +159,8 @@ def reference(rotated: Rotated, weight: Weight, c: float, *, exact: bool = False
         exact: every order and grouping of the sums gives this value (the inputs are built so),
             hence E = 0.
 
-    Where S reaches the FP32 maximum the bound is Inf: any finite or infinite value will do.
+    Where S, of the terms that are numbers, reaches the FP32 maximum the bound is Inf: anything
+    will do. Where an operand is NaN or Inf, `value` says what the sum must be.
     """
     k = rotated.value.shape[2]
     value = _product(rotated.value, weight.wide)
@@ -168,7 +169,8 @@ def reference(rotated: Rotated, weight: Weight, c: float, *, exact: bool = False
             raise ValueError("an input declared exact has a rotation that may round two ways")
         zero = torch.zeros_like(value)
         return Reference(value, zero, zero)
-    magnitude = rotated.value.to(torch.float32).abs()
+    numbers = torch.where(rotated.value.isfinite(), rotated.value, 0.0)
+    magnitude = numbers.to(torch.float32).abs()
     condition = _product(magnitude, weight.magnitude).to(torch.float64)
     touched = rotated.slack.view(-1, k).any(dim=0).nonzero()[:, 0]
     spread = _product(

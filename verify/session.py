@@ -129,7 +129,7 @@ class Session:
     def _judge(self, case: Case) -> Judgement:
         given = inputs.make(case, self.seed, self.device)
         outcome = harness.run(self.candidate, given)
-        if case.mapped and any("memory" in (a.error or "") for a in outcome.launches):
+        if case.mapped and any(launch.starved for launch in outcome.launches):
             return starved(case, self.spec)
         replay = f"{self.replay} --case {case.id}".strip()
         judgement = compare.judge(given, outcome, self.spec, replay)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from itertools import product
 
 import pytest
@@ -22,9 +23,9 @@ def test_quick_asks_every_value_of_every_axis_and_every_pair_of_the_small_ones()
     quick = grid(SPEC, "quick")
     assert {case.tokens for case in quick} == set(range(1, 33))
     assert {case.family for case in quick} == set(cases.FAMILIES)
-    seen = {(case.first, case.index) for case in quick if case.buffer == 64}
-    assert seen == set(product((0, 16, 32, 48), ("int32", "int64")))
-    assert {case.buffer for case in quick} >= {16, 17, 64}
+    seen = {(case.first, case.index) for case in quick if case.buffer == 4 * 8192}
+    assert seen == set(product((0, 8192, 16384, 24576), ("int32", "int64")))
+    assert {(case.buffer, case.first) for case in quick} >= {(8192, 0), (8200, 8)}
     for name in ("normal", "rotated", "integers"):
         mine = [case for case in quick if case.family == name]
         pairs = {(case.table, case.positions) for case in mine}
@@ -34,15 +35,43 @@ def test_quick_asks_every_value_of_every_axis_and_every_pair_of_the_small_ones()
         assert {where for _, where in pairs} >= set(cases.FAMILIES[name].positions)
 
 
+@pytest.mark.parametrize("still", [False, True])
+@pytest.mark.parametrize("plan", ["whole", "reduced"])
+def test_every_t_layout_and_index_is_asked_with_rotation_and_with_known_bytes(still, plan):
+    mine = [
+        case for case in grid(SPEC, "quick", plan) if cases.FAMILIES[case.family].still == still
+    ]
+    forms = [case for case in mine if case.probe == "forms"]
+    assert {case.tokens for case in forms} == set(range(1, 33))
+    layouts = {(case.buffer // (case.groups * case.k), case.first > 0) for case in forms}
+    assert layouts >= {(1, False), (1, True), (4, False), (4, True)}
+    assert {case.index for case in forms} == {"int32", "int64"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "plan", "draws"),
+    [
+        (SPEC, "whole", 16),  # 32,640 maxima in launches of 2,048 blocks
+        (SPEC, "reduced", 6),
+        (KernelSpec(max_tokens=256), "whole", 6),
+        (KernelSpec(max_tokens=1), "whole", 6),  # 510 launches would be too many
+    ],
+)
+def test_quick_goes_through_every_block_maximum_where_16_launches_hold_them(spec, plan, draws):
+    mine = [case for case in grid(spec, "quick", plan) if case.family == "golden_amax"]
+    assert sorted(case.draw for case in mine) == list(range(draws))
+
+
 def test_every_family_and_every_probe_is_asked():
     spec = KernelSpec(claims=frozenset({"rejects"}))
     here, on_cuda = grid(spec, "quick"), grid(spec, "quick", cuda=True)
-    assert {case.probe for case in here} == {"forms", "reuse", "refuse"}
+    assert {case.probe for case in here} == {"forms", "reuse", "every", "refuse"}
     assert {case.probe for case in on_cuda} == set(cases.PROBES)
     assert "refuse" not in {case.probe for case in grid(SPEC, "full")}
-    far = [case for case in here if case.buffer * case.head_dim * (case.tokens - 1) > 2**31]
+    far = [case for case in here if case.buffer * (case.tokens - 1) > 2**31]
     assert far
-    assert {case.family for case in here if case.positions == "huge"} == {"normal", "rotated"}
+    huge = {case.family for case in here if case.positions == "huge"}
+    assert huge == {name for name, family in cases.FAMILIES.items() if family.far}
 
 
 def test_max_tokens_bounds_the_grid_and_is_asked():
@@ -54,7 +83,7 @@ def test_max_tokens_bounds_the_grid_and_is_asked():
 
 def test_slow_kernels_are_asked_a_few_cases_at_their_shape_and_the_rest_reduced():
     reduced = grid(SPEC, "quick", "reduced")
-    assert len(reduced) == len(grid(SPEC, "quick"))
+    assert len(reduced) == len(grid(SPEC, "quick")) - 10  # all block maxima
     whole = [case for case in reduced if case.rank == SPEC.rank]
     assert {case.family for case in whole} == {"normal", "wide_integers", "golden_sweep"}
     assert {(case.rank, case.k) for case in reduced} == {(1024, 4096), (96, 1024), (96, 2048)}
@@ -130,7 +159,7 @@ GOOD = grid(SPEC, "quick")[0].id
         (GOOD.replace("family=normal", "family=abnormal"), "no family 'abnormal'"),
         (GOOD.replace("table=plain", "table=quarter"), "table is 'quarter'"),
         (GOOD.replace("tokens=", "tokens=x"), "; it must be a number"),
-        (GOOD.replace("first=32", "first=50"), "must lie inside a buffer of 64"),
+        (re.sub("first=.*-", "first=30000-", GOOD), "must lie inside a buffer of"),
         (GOOD.replace("rank=1024", "rank=1000"), "rank is 1000"),
         (GOOD + "-more=1", "a case id reads family="),
     ],

@@ -202,6 +202,47 @@ def test_nondeterministic_kernels_are_judged_in_bytes_on_exact_inputs_only():
     assert (1, "exact") in checks(tampered(another_order, "integers", claims))
 
 
+def with_operand(special, family="normal"):
+    """Inputs with one NaN or Inf in row 3, group 0, and what the other rows hold beside."""
+    inputs_of = given(family)
+    x = inputs_of.x.clone()
+    x[3, 0, 5] = special
+    return replace(inputs_of, x=x)
+
+
+@pytest.mark.parametrize("operand", [float("inf"), float("-inf"), float("nan")])
+@pytest.mark.parametrize(
+    ("value", "kinds"),
+    [
+        (0.0, set()),
+        (1.0, set()),
+        (3.3895313892515355e38, set()),  # the largest BF16 number
+        (float("nan"), {"nan", "inf", "-inf"}),  # a compensated sum subtracts Inf from Inf
+        (float("inf"), {"inf"}),
+        (float("-inf"), {"-inf"}),
+    ],
+)
+def test_sum_with_nan_or_inf_among_its_terms_is_no_number(operand, value, kinds):
+    inputs_of = with_operand(operand)
+    right = inputs_of.reference(SPEC.roundings(inputs_of.terms)).value
+    out = formats.as_bf16(formats.round_bf16(right))
+    out[3, 7] = value
+    bad = checks_of.StepJudge(inputs_of, SPEC, "").wrong(out)
+    assert bool(bad[3, 7]) == (str(float(right[3, 7])) not in kinds)
+    assert int(bad.sum()) == int(bad[3, 7])
+
+
+def test_zero_has_the_sign_of_the_sum_that_rounds_to_it():
+    def change(out=None, q=None, **_):
+        if out is not None:
+            out.add_(0.0)  # -0 + 0 is 0
+        else:
+            codes = q.view(torch.uint8)
+            codes[codes == 0x80] = 0
+
+    assert checks(tampered(change, "golden_tiny")) == {(1, "exact"), (2, "golden-codes")}
+
+
 def test_blocks_with_nan_are_reported_not_judged():
     def change(out=None, q=None, **_):
         if out is not None:
@@ -221,6 +262,19 @@ def test_golden_bytes_do_not_depend_on_the_kernels_own_output():
         inputs_of = given(family)
         judgement = compare.judge(inputs_of, harness.run(wrong, inputs_of), SPEC)
         assert {f.check for f in judgement.findings if f.layer == 2} == expected
+
+
+@pytest.mark.parametrize("launch", [0, 1])
+@pytest.mark.parametrize("name", ["out", "q", "scales"])
+def test_each_launch_of_a_nondeterministic_kernel_is_judged(name, launch):
+    claims = replace(SPEC, claims=frozenset({"nondeterministic"}))
+    calls = iter(range(100))
+
+    def change(**outputs):
+        if name in outputs and next(calls) == launch:
+            outputs[name].view(torch.uint8).view(-1)[0] ^= 2
+
+    assert checks(tampered(change, "integers", claims))
 
 
 def test_sign_of_a_zero_sum_is_left_to_the_accumulator():

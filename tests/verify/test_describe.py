@@ -34,6 +34,9 @@ ALL = slice(None)
         ((ALL, slice(0, 2048, 2)), "even columns"),
         ((ALL, 2047), "column 2047"),
         ((7, 5), ""),
+        ((7, slice(0, 2000)), "most of row 7"),
+        ((ALL, slice(1024, 2000)), "most of group 1"),
+        ((4, slice(64, 160)), "block columns 2 to 4 of row 4"),
     ],
 )
 def test_pattern(place, words):
@@ -43,6 +46,11 @@ def test_pattern(place, words):
 def test_scattered_elements_have_no_pattern():
     random = torch.Generator().manual_seed(0)
     assert describe.pattern(torch.rand(32, 2048, generator=random) < 0.01, slabs=SLABS) == ""
+
+
+def test_blocks_here_and_there_are_told_as_blocks():
+    blocks = [(row, slice(32 * (5 * row % 61), 32 * (5 * row % 61) + 32)) for row in range(9)]
+    assert describe.pattern(marked(*blocks), slabs=SLABS) == "9 whole blocks of 32 columns"
 
 
 def test_picture_shows_where_and_how_much():

@@ -132,18 +132,69 @@ def test_an_error_is_told_whatever_its_message_is():
     assert raises(RuntimeError("a \udce9 \x1b[31m b")) == "RuntimeError: a \ufffd \ufffd[31m b"
 
 
-def test_settings_of_torch_are_an_altered_input_and_put_back():
+@pytest.mark.parametrize(
+    ("name", "change", "ask"),
+    [
+        ("default dtype", lambda: torch.set_default_dtype(torch.float64), torch.get_default_dtype),
+        ("default device", lambda: torch.set_default_device("meta"), torch.get_default_device),
+        ("grad mode", lambda: torch.set_grad_enabled(False), torch.is_grad_enabled),
+        (
+            "number of threads",
+            lambda: torch.set_num_threads(torch.get_num_threads() + 1),
+            torch.get_num_threads,
+        ),
+        (
+            "precision of FP32 products",
+            lambda: torch.set_float32_matmul_precision("high"),
+            torch.get_float32_matmul_precision,
+        ),
+        (
+            "deterministic mode",
+            lambda: torch.use_deterministic_algorithms(True),
+            torch.are_deterministic_algorithms_enabled,
+        ),
+        ("random numbers", lambda: torch.rand(1), lambda: bytes(torch.get_rng_state())),
+    ],
+)
+def test_settings_of_torch_are_an_altered_input_and_put_back(name, change, ask):
     def leaves(*args, **kwargs):
         honest.plain(*args, **kwargs)
-        torch.set_default_dtype(torch.float64)
-        torch.set_grad_enabled(False)
+        change()
 
-    outcome = harness.run(leaves, made())
-    assert {launch.altered for launch in outcome.launches} == {
-        ("torch's default dtype", "torch's grad mode")
+    given, before = made(), ask()
+    assert {launch.altered for launch in harness.run(leaves, given).launches} == {
+        (f"torch's {name}",)
     }
-    assert torch.get_default_dtype() == torch.float32
-    assert torch.is_grad_enabled()
+    assert ask() == before
+
+
+def test_an_output_bound_to_other_memory_is_not_written():
+    def rebinds(*arguments, **rest):
+        outputs = {n: t for n, t in rest.items() if torch.is_tensor(t)}
+        fresh = {name: torch.empty_like(tensor) for name, tensor in outputs.items()}
+        honest.plain(*arguments, **rest | fresh)
+        for name, tensor in outputs.items():
+            tensor.data = fresh[name]
+
+    for launch in harness.run(rebinds, made()).launches:
+        for tensor in launch.outputs.values():
+            assert (tensor.view(torch.uint8) == launch.poison).all()
+
+
+@pytest.mark.parametrize("place", ["inside", "beside"])
+def test_what_is_written_after_a_call_returned_is_found(place):
+    """By the next call here; by a thread it would be the same."""
+    before = []
+
+    def scribbles(*arguments, out=None, **rest):
+        for old in before:
+            end = old.storage_offset() + old.numel()
+            torch.as_strided(old, (1,), (1,), end - (place == "inside"))[0] = 1
+        before[:] = [] if out is None else [out]
+        honest.plain(*arguments, out=out, **rest)
+
+    altered = [launch.altered for launch in harness.run(scribbles, made()).launches]
+    assert altered == [("out after it had returned",)] * 2 + [()] * 2
 
 
 @pytest.mark.parametrize("error", [ValueError("two\nlines"), SystemExit(3), AssertionError()])

@@ -96,6 +96,33 @@ def test_cancelling_families_cancel():
         assert half.abs().mean() > 20 * total
 
 
+def test_partial_sums_of_integers_grow_past_what_20_bits_hold_before_they_cancel():
+    given = inputs.make(a_case("cancelling_integers", spec=KernelSpec(2, 96, 4096)))
+    rotated = oracle.rotate(given.x, given.table.cos_sin, given.positions, 512).value
+    half = torch.einsum("tgk,grk->tgr", rotated[..., :512], given.weight.wide[..., :512])
+    whole = torch.einsum("tgk,grk->tgr", rotated, given.weight.wide)
+    assert half.abs().median() > 2**18
+    assert whole.abs().median() < 2**12
+
+
+def test_rows_and_whole_launches_of_zeros_are_asked():
+    empty = [
+        (inputs.make(a_case("golden_zeros", tokens=9, draw=draw)).x == 0).flatten(1).all(1)
+        for draw in range(6)
+    ]
+    assert all(rows.any() for rows in empty)
+    assert [bool(rows.all()) for rows in empty] == [False] * 5 + [True]
+
+
+def test_inf_meets_a_weight_of_zero():
+    given = inputs.make(a_case("specials"))
+    [row, group, column] = given.x.isinf().nonzero()[0].tolist()
+    nan = oracle.reference(given._rotated, given.weight, 1.0).value[row].view(2, -1)[group].isnan()
+    if column % 512 < 448:  # a rotation would spread it
+        assert torch.equal(nan & (given.weight.bf16[group, :, column] == 0), nan)
+    assert 0 < int(nan.sum()) < len(nan)
+
+
 @pytest.mark.parametrize(
     ("kind", "theirs"), [("plain", rope.plain_table), ("yarn", rope.yarn_table)]
 )

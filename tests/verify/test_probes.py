@@ -87,6 +87,8 @@ STRICT = kernel(strict, right=row_by_row)
         ("reuse", {"family": "cancellation"}),
         ("reuse", {"family": "wide_integers"}),
         ("reuse", {"family": "golden_spread", "positions": "zero"}),
+        ("every", {"family": "wide_integers"}),
+        ("every", {"family": "rotated"}),
         ("refuse", {}),
     ],
 )
@@ -104,24 +106,51 @@ def test_one_allocation_serves_other_sizes_contents_and_a_nan():
 
     given = inputs.make(case_of("reuse"))
     outcome = harness.run(kernel(spy), given)
-    assert sizes[::2] == [20, 4, 17, 1, 16, 20, 20, 20]
+    assert sizes[::2] == [20, 20, 4, 17, 1, 16, 20, 20, 20]
     assert len(places) == 1
-    assert not torch.equal(values[0][0], values[10][0])
-    assert [nan for _, nan in values[::2]] == [False] * 6 + [True, False]
+    assert not torch.equal(values[0][0], values[12][0])
+    assert [nan for _, nan in values[::2]] == [False] * 7 + [True, False]
     first, *_, last = outcome.steps
     assert last.inputs is first.inputs
     assert {a.poison for a in first.launches}.isdisjoint({a.poison for a in last.launches})
 
 
-def test_state_kept_from_an_earlier_launch_is_found():
+@pytest.mark.parametrize("name", ["x", "weight", "cos_sin", "positions"])
+def test_what_is_kept_from_an_earlier_launch_by_address_and_shape_is_found(name):
     kept = {}
 
-    def stale_weight(x, weight, *rest, **outputs):
-        weight = kept.setdefault(weight.data_ptr(), weight.clone())
-        honest.plain(x, weight, *rest, **outputs)
+    def stale(*arguments, **outputs):
+        named = dict(zip(("x", "weight", "cos_sin", "positions"), arguments, strict=True))
+        mine = named[name]
+        named[name] = kept.setdefault((mine.data_ptr(), mine.shape), mine.clone())
+        honest.plain(*named.values(), **outputs)
 
-    assert checks(stale_weight, "forms") == set()
-    assert "interval" in checks(stale_weight, "reuse")
+    assert checks(stale, "forms") == set()
+    assert "interval" in checks(stale, "reuse")
+
+
+def test_every_t_is_asked_on_one_allocation():
+    sizes, first_rows = [], set()
+
+    def spy(x, *_, **__):
+        sizes.append(len(x))
+        first_rows.add(x[0, 0, :4].view(torch.int64).item())
+
+    harness.run(kernel(spy), inputs.make(case_of("every", "wide_integers", spec=SPEC)))
+    assert sizes[::2] == sizes[1::2] == list(range(20, 0, -1))
+    assert len(first_rows) == 20
+
+
+@pytest.mark.parametrize("tokens", [1, 11, 19])
+def test_what_is_wrong_for_one_t_only_is_found(tokens):
+    def partials_in_bf16(x, weight):
+        if len(x) != tokens:
+            return honest.project(x, weight)
+        parts = zip(x.chunk(2, -1), weight.chunk(2, -1), strict=True)
+        return sum(honest.project(a, b).bfloat16().float() for a, b in parts)
+
+    fn = honest.build(project=partials_in_bf16)
+    assert "exact" in checks(fn, "every", family="wide_integers")
 
 
 def test_row_that_depends_on_its_batch_is_found_under_the_claim():
@@ -178,9 +207,6 @@ def test_counting_in_32_bits_is_found():
 
 
 def test_case_that_memory_does_not_allow_says_nothing(monkeypatch):
-    def copies(*_, **__):
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 GB")
-
     def doubles(x, weight, cos_sin, positions, **rest):
         honest.plain(x, weight, cos_sin * 1.0, positions, **rest)
 
@@ -189,11 +215,29 @@ def test_case_that_memory_does_not_allow_says_nothing(monkeypatch):
     worker = session.Session("", SPEC, 0, torch.device("cpu"))
     assert worker.judge(far).starved, "8 GiB more are not to be had"
     assert worker.judge(near).findings == ()
-    monkeypatch.setattr(session, "load", lambda _: copies)
+
+
+@pytest.mark.parametrize(
+    ("error", "starved"),
+    [
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 GB"), 1),
+        (MemoryError("Unable to allocate 16.0 GiB for an array"), 1),  # numpy's derives from it
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 8.00 GiB"), 1),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), 0),
+        (ValueError("cos_sin is not contiguous in memory"), 0),
+    ],
+)
+def test_only_the_end_of_memory_says_nothing(error, starved, monkeypatch):
+    def raises(*_, **__):
+        raise error
+
+    monkeypatch.setattr(session, "load", lambda _: raises)
     worker = session.Session("", SPEC, 0, torch.device("cpu"))
-    assert worker.judge(far).starved
-    assert worker.judge(far).findings == ()
-    assert {finding.check for finding in worker.judge(near).findings} == {"error"}
+    judged = worker.judge(case_of("forms", positions="huge"))
+    assert judged.starved == starved
+    assert {finding.check for finding in judged.findings} == ({"error"} if not starved else set())
+    near = worker.judge(case_of("forms"))
+    assert {finding.check for finding in near.findings} == {"error"}
 
 
 @pytest.mark.parametrize("probe", sorted(cases.ON_CUDA))

@@ -75,8 +75,7 @@ class Inputs:
     def arguments(self) -> tuple[Argument, ...]:
         """The tensors in the order in which the kernel takes them, NaN in the heads beside."""
         case = self.case
-        start, columns = case.first * case.head_dim, case.groups * case.k
-        width = case.buffer * case.head_dim
+        start, columns, width = case.first, case.groups * case.k, case.buffer
         far = self.rows * width > huge.LIMIT
         if far:
             wide = huge.zeros(self.rows * width, self.x.dtype, self.device).view(self.rows, width)
@@ -184,7 +183,7 @@ KINDS = {
     "outliers": Kind("normal", activations.outliers),
     "cancellation": Kind("opposed", activations.cancelling),
     "spread": Kind("spread", activations.spread),
-    "specials": Kind("normal", activations.specials),
+    "specials": Kind("holed", activations.specials),
     "huge_sums": Kind("huge", activations.huge),
     "integers": Kind("integers", activations.integers),
     "wide_integers": Kind("wide", activations.wide_integers),
@@ -193,7 +192,7 @@ KINDS = {
     "residual": Kind("residual", activations.normal, activations.cancel_rotation),
     "golden_spread": Kind("one_hot", activations.golden(activations.blocks_spread)),
     "golden_edges": Kind("one_hot", activations.golden(activations.blocks_edges)),
-    "golden_zeros": Kind("one_hot", activations.golden(activations.blocks_zeros)),
+    "golden_zeros": Kind("one_hot", activations.zeros),
     "golden_codes": Kind("one_hot", activations.golden(activations.blocks_codes)),
     "golden_subnormal": Kind("one_hot_lifting", activations.subnormal),
     "golden_tiny": Kind("one_hot_tiny", activations.golden(activations.blocks_tiny)),

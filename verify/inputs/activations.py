@@ -103,8 +103,8 @@ def wide_integers(case: Case, random: Generator) -> Tensor:
 
 
 def cancelling_integers(case: Case, random: Generator) -> Tensor:
-    """As `cancelling`, in integers."""
-    large = wide_integers(case, random)
+    """As `cancelling`, in integers, and the large ones of one sign."""
+    large = wide_integers(case, random).abs()
     return _all_but_few_cancel(case, large, integers(case, random), random)
 
 
@@ -130,6 +130,14 @@ def subnormal(case: Case, random: Generator) -> Tensor:
     shape = shape_of(case)
     sink = weights.lifts_and_sinks(shape) == weights.SINK
     x[:, :, weights.chosen(shape)[sink]] /= weights.SINK
+    return x
+
+
+def zeros(case: Case, random: Generator) -> Tensor:
+    """Zero blocks, but in every fourth row, and in every sixth launch all rows, nothing else."""
+    x = golden(blocks_zeros)(case, random)
+    rows = torch.arange(case.tokens) + case.draw
+    x[(rows % 4 == 3) | (case.draw % 6 == 5)] = 0.0
     return x
 
 

@@ -52,16 +52,17 @@ def inverse_frequencies(kind: str, rope_dim: int) -> list[float]:
     return [f * (1 - s) + f / 16 * s for f, s in zip(plain, slow, strict=True)]
 
 
-_SHIFT = 1000
-"""Row 0 of a shifted table holds the angles of this position: no row of it is the identity."""
+_SHIFT, _STRETCH = 1000, 1.25
+"""Row 0 of a shifted table holds the angles of this position, and its pairs have this length, as
+an attention factor makes them: no row of it is the identity, and none a rotation alone."""
 
 
 def _rows(kind: str, places: Tensor, rope_dim: int) -> Tensor:
     """FP32 [S, rope_dim]: the rows of a plain, YaRN or shifted table at INT64 places [S]."""
     frequencies = torch.tensor(inverse_frequencies(kind, rope_dim), dtype=torch.float64)
-    shift = _SHIFT if kind == "shifted" else 0
+    shift, length = (_SHIFT, _STRETCH) if kind == "shifted" else (0, 1.0)
     angles = (places.to(torch.float64) + shift)[:, None] * frequencies
-    pairs = torch.stack((angles.cos(), angles.sin()), dim=2)
+    pairs = length * torch.stack((angles.cos(), angles.sin()), dim=2)
     return pairs.to(torch.float32).view(len(places), rope_dim)
 
 

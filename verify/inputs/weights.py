@@ -38,6 +38,12 @@ def _weights_normal(shape: Shape, random: Generator) -> Tensor:
     return 0.05 * draw.normal(_dense(shape), random)
 
 
+def _weights_holed(shape: Shape, random: Generator) -> Tensor:
+    """One in eight is zero: not skipped, for zero times Inf is NaN."""
+    holes = draw.uniform(_dense(shape), random) < 1 / 8
+    return _weights_normal(shape, random).masked_fill(holes, 0.0)
+
+
 def _weights_positive(shape: Shape, random: Generator) -> Tensor:
     return draw.uniform(_dense(shape), random)
 
@@ -81,7 +87,8 @@ def _weights_opposed(shape: Shape, random: Generator) -> Tensor:
 
 
 def _weights_opposed_integers(shape: Shape, random: Generator) -> Tensor:
-    return pair_up(_weights_wide(shape, random), shape, -1.0)
+    """Large ones of one sign in each head: sums grow to 2^19 and more before they cancel."""
+    return pair_up(_weights_wide(shape, random).abs(), shape, -1.0)
 
 
 def chosen(shape: Shape) -> Tensor:
@@ -180,6 +187,7 @@ def _weights_residual(shape: Shape, random: Generator) -> Tensor:
 
 WEIGHTS: dict[str, Callable[[Shape, Generator], Tensor]] = {
     "normal": _weights_normal,
+    "holed": _weights_holed,
     "positive": _weights_positive,
     "spread": _weights_spread,
     "integers": _weights_integers,
