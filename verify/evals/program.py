@@ -20,6 +20,7 @@ from verify.differences import differences
 from verify.evals import plan as planning
 from verify.evals import show
 from verify.evals.comparing import compare
+from verify.evals.export import export
 from verify.evals.grade import grade
 from verify.evals.noise import aa
 from verify.evals.opinions import dependent
@@ -215,7 +216,7 @@ def _refuse_options_of_a_run(context: click.Context) -> None:
             )
 
 
-for subcommand in (compare, aa, power, grade, report):
+for subcommand in (compare, aa, power, grade, export, report):
     command.add_command(subcommand)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.verify.evals.sums import solver, write_suite
 from verify.command import run
-from verify.evals import command
+from verify.evals import command, opinions
 
 
 @pytest.fixture
@@ -30,6 +30,17 @@ def evals(here, monkeypatch, capsys):  # noqa: ARG001 - it runs in that folder
         return ended.value.code, out, err
 
     return invoke
+
+
+@pytest.fixture
+def second_opinions():
+    """Ask for this where math-verify shall have its say; starting it takes a second."""
+
+
+@pytest.fixture(autouse=True)
+def _few_second_opinions(request, monkeypatch):
+    if "second_opinions" not in request.fixturenames:
+        monkeypatch.setattr(opinions, "available", lambda: False)
 
 
 @pytest.fixture

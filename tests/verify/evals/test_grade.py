@@ -14,7 +14,7 @@ pytest.importorskip("math_verify")
 
 
 @pytest.fixture
-def grade(evals, monkeypatch):
+def grade(evals, monkeypatch, second_opinions):  # noqa: ARG001 - they are looked at
     """Grade lines given on standard input: exit code, decoded lines of output, standard error."""
 
     def invoke(suite, *lines):
@@ -119,6 +119,7 @@ def test_an_opinion_hears_what_the_grader_hears():
     assert asked("<think>5</think>#### 4\nQuestion: 6", "4", spec).text == "#### 4\n"
 
 
+@pytest.mark.usefixtures("second_opinions")
 def test_an_opinion_that_takes_too_long_is_none(monkeypatch):
     monkeypatch.setattr(
         pool.Pool, "answers", lambda _, jobs: [(job, pool.Lost("slow", hung=True)) for job in jobs]
