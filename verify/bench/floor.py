@@ -87,10 +87,10 @@ def compiled(nvrtc: Any, architecture: str) -> bytes:
     program = _done(nvrtc, nvrtc.nvrtcCreateProgram(source, name, 0, [], []))
     options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17"]
     if nvrtc.nvrtcCompileProgram(program, len(options), options)[0].value:
-        log = bytearray(_done(nvrtc, nvrtc.nvrtcGetProgramLogSize(program)))
-        nvrtc.nvrtcGetProgramLog(program, log)
+        log = b" " * _done(nvrtc, nvrtc.nvrtcGetProgramLogSize(program))
+        _done(nvrtc, nvrtc.nvrtcGetProgramLog(program, log))
         raise UserError(f"{SOURCE} does not compile for {architecture}: {log.decode()}")
-    binary = bytes(_done(nvrtc, nvrtc.nvrtcGetCUBINSize(program)))
+    binary = b" " * _done(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
     _done(nvrtc, nvrtc.nvrtcGetCUBIN(program, binary))
     return binary
 

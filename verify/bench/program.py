@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from verify.bench.latency_command import latency
+from verify.bench.trace_command import trace
 
 
 class _Programs(click.Group):
@@ -22,4 +23,5 @@ def command() -> None:
     """How fast a kernel is, whether it ran, and what the sanitizers say; by default latency."""
 
 
-command.add_command(latency)
+for program in (latency, trace):
+    command.add_command(program)
