@@ -40,7 +40,7 @@ FLOORS = [
         "verify.site",
         "verify.snapshot",
     },
-    {"verify.runner", "verify.manifest"},
+    {"verify.runner", "verify.manifest", "verify.resume"},
     {"reports"},
     {"verify.kernel", "verify.evals", "verify.bench"},
     {"verify.__main__"},

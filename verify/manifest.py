@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from verify.stats.tango import detectable_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from verify.runner import Task
 
@@ -59,6 +61,13 @@ def command_line(program: str) -> list[str]:
     if program.startswith("kernelproof"):
         return [*program.split(), *sys.argv[1:]]
     return ["python", "-m", program, *sys.argv[1:]]
+
+
+def go_on_with(program: str, folder: Path) -> str:
+    """The command that goes on with a run of ours that is interrupted, for a shell."""
+    words = command_line(program)
+    named = any(word == "--out" or word.startswith("--out=") for word in words)
+    return shlex.join(words if named else [*words, "--out", str(folder)])
 
 
 def suite(task: Task) -> dict[str, Any]:

@@ -12,18 +12,21 @@ import msgspec
 import numpy as np
 
 from evals.grading import grade
+from verify import resume
 from verify.arms import Failure
+from verify.command import UserError
 from verify.logs.run import columns
 from verify.looks import Look
 from verify.pairs import Asking, of_run
 from verify.stats.suite import SuiteResult, SuiteScores, judge
-from verify.store import Record, Store, StoredItem
+from verify.store import Record, StoredItem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 
-    from evals.suite import Item, Questions, Suite
+    from evals.suite import Item, Questions, Spec, Suite
     from verify.arms import Arm, Completion
+    from verify.store import Store
 
 
 @dataclass(frozen=True)
@@ -82,16 +85,17 @@ async def run(
     arms: tuple[Arm, Arm],
     tasks: Sequence[Task],
     rules: Rules,
-    begin: Callable[[], Store],
+    begin: Callable[[Mapping[str, str]], Store],
     heard: Callable[[Record], None],
 ) -> dict[str, list[str]]:
-    """Ask both arms everything; `heard` is told of each record after it is kept.
+    """Ask both arms everything that the store does not hold yet.
 
-    `begin` opens the store once both arms are ready, so that a mistake leaves nothing behind.
-    Returns the items of each suite that were asked again with a larger limit.
+    `begin` opens the store once arms are ready, so that a mistake leaves nothing behind; it is
+    given what must be as it was if the run was begun before. `heard` is told of each record after
+    it is kept. Returns the items of each suite that were asked again with a larger limit.
 
     Raises:
-        UserError: an arm could not be started; nothing has been asked.
+        UserError: an arm could not be started, or is another than when the run began.
     """
     # The embedded model answers long questions first, so no prefix of a random order is complete
     # long before the end, and a minute is all that it takes.
@@ -109,16 +113,14 @@ async def run(
     try:
         store: Store | None = None
         for asking, repeats in _turns(arms, tasks):
-            if looks and all(look.suffices for look in looks):
-                break
+            if store is not None and _nothing_left(asking, tasks, looks, store, repeats):
+                continue
             await _together([arm.start() for arm in asking])
+            fixed = resume.of_arms(asking)
             if store is None:
-                store = begin()
-                for task in tasks:
-                    store.add_items(
-                        StoredItem(task.name, item.id, item.prompt, item.target)
-                        for item in task.items
-                    )
+                store = begin({**resume.of_run(tasks, rules), **fixed})
+                _take_up(arms, tasks, looks, store)
+            resume.claim(store, fixed)
             await _together(
                 [_ask(arm, tasks, looks, store, heard, repeats=repeats) for arm in asking]
             )
@@ -157,6 +159,45 @@ def _turns(arms: tuple[Arm, Arm], tasks: Sequence[Task]) -> Iterator[tuple[tuple
             yield (arm,), range(repeat, repeat + 1)
 
 
+def _take_up(
+    arms: tuple[Arm, Arm], tasks: Sequence[Task], looks: Sequence[Look], store: Store
+) -> None:
+    """Keep the questions, and hear what earlier processes of this run were answered."""
+    for task in tasks:
+        if next(store.items(task.name), None) is None:
+            store.add_items(
+                StoredItem(task.name, item.id, item.prompt, item.target) for item in task.items
+            )
+    for number, task in enumerate(tasks):
+        for record in store.records(task.name):
+            if arms[0].answered_by == "embedded":
+                raise UserError(
+                    "the embedded model answers all at once, and cannot go on where it was "
+                    "interrupted; name another folder with --out"
+                )
+            if looks:
+                looks[number].heard(record)
+
+
+def _nothing_left(
+    asking: Sequence[Arm],
+    tasks: Sequence[Task],
+    looks: Sequence[Look],
+    store: Store,
+    repeats: range,
+) -> bool:
+    """Whether this turn was taken already, or nothing more needs to be known."""
+    if looks and all(look.suffices for look in looks):
+        return True
+    for arm in asking:
+        for task in tasks:
+            answered = store.answered(arm.name, task.name)
+            wanted = {(item.id, repeat) for item in task.items for repeat in repeats}
+            if repeats.start < len(task.orders) and not wanted <= answered:
+                return False
+    return True
+
+
 async def _end_fresh(arms: Sequence[Arm]) -> None:
     for arm in arms:
         if arm.fresh:
@@ -183,23 +224,59 @@ async def _ask(
     *,
     repeats: range,
 ) -> None:
+    start = store.starts(arm.name) if arm.fresh else 0
     for number, task in enumerate(tasks):
         look = looks[number] if looks else None
+        answered = store.answered(arm.name, task.name)
         for repeat in repeats[: max(0, len(task.orders) - repeats.start)]:
             if look is not None and look.suffices:
                 break
-            order = task.orders[repeat]
-            prompts = [task.items[index].prompt for index in order]
-            seeds = [task.seed(index, repeat) for index in order]
-            async with aclosing(arm.answers(task.suite.spec, prompts, seeds, task.load)) as answers:
-                async for place, answer in answers:
-                    record = _record(arm.name, task, task.items[order[place]], repeat, answer)
-                    store.add(record)
+            places = [
+                (index, repeat)
+                for index in task.orders[repeat]
+                if (task.items[index].id, repeat) not in answered
+            ]
+            kept = _answers(arm, task, task.suite.spec, places, store, start=start)
+            async with aclosing(kept) as records:
+                async for record in records:
                     heard(record)
                     if look is not None:
                         look.heard(record)
                         if look.suffices:
                             break
+
+
+async def _answers(
+    arm: Arm,
+    task: Task,
+    spec: Spec,
+    places: Sequence[tuple[int, int]],
+    store: Store,
+    *,
+    start: int,
+) -> AsyncGenerator[Record, None]:
+    """Ask for items, each given with its repeat, and keep every attempt as it comes."""
+    if not places:
+        return
+    prompts = [task.items[index].prompt for index, _ in places]
+    seeds = [task.seed(*place) for place in places]
+    async with aclosing(arm.answers(spec, prompts, seeds, task.load)) as answers:
+        async for place, answer in answers:
+            index, repeat = places[place]
+            blank = Record(
+                arm=arm.name,
+                suite=task.name,
+                item=task.items[index].id,
+                repeat=repeat,
+                start=start,
+                correct=None,
+                prompt_sha256=task.items[index].prompt_sha256,
+                target_sha256=task.items[index].target_sha256,
+                max_tokens=spec.sampling.max_tokens,
+            )
+            record = _graded(blank, task, task.items[index], answer)
+            store.add(*(_failed(blank, each) for each in answer.tries), record)
+            yield record
 
 
 def _capped(task: Task, store: Store) -> list[tuple[int, int]]:
@@ -222,27 +299,20 @@ async def _extend(
         longer = msgspec.structs.replace(
             spec, sampling=msgspec.structs.replace(spec.sampling, max_tokens=limit)
         )
-        prompts = [task.items[index].prompt for index, _ in places]
-        seeds = [task.seed(*place) for place in places]
-        async with aclosing(arm.answers(longer, prompts, seeds, task.load)) as answers:
-            async for place, answer in answers:
-                index, repeat = places[place]
-                if not isinstance(answer, Failure):
-                    store.replace(_record(arm.name, task, task.items[index], repeat, answer))
+        held = {(r.arm, r.item, r.repeat): r.max_tokens for r in store.records(task.name)}
+        left = [
+            (index, repeat)
+            for index, repeat in places
+            if held.get((arm.name, task.items[index].id, repeat)) != limit
+        ]
+        start = max(0, store.starts(arm.name) - 1)
+        async for _ in _answers(arm, task, longer, left, store, start=start):
+            pass
 
 
-def _record(arm: str, task: Task, item: Item, repeat: int, answer: Completion | Failure) -> Record:
-    record = Record(
-        arm=arm,
-        suite=task.name,
-        item=item.id,
-        repeat=repeat,
-        correct=None,
-        prompt_sha256=item.prompt_sha256,
-        target_sha256=item.target_sha256,
-    )
+def _graded(blank: Record, task: Task, item: Item, answer: Completion | Failure) -> Record:
     if isinstance(answer, Failure):
-        return msgspec.structs.replace(record, error=f"{answer.kind}: {answer.message}")
+        return _failed(blank, answer)
     spec = task.suite.spec
     found = grade(
         answer.text,
@@ -253,16 +323,23 @@ def _record(arm: str, task: Task, item: Item, repeat: int, answer: Completion | 
     )
     start, stop = found.span or (None, None)
     return msgspec.structs.replace(
-        record,
+        blank,
         correct=found.correct,
         truncated=answer.truncated,
         completion_tokens=answer.tokens,
+        prompt_tokens=answer.prompt_tokens,
+        seconds=answer.seconds,
         text=answer.text,
         answer=found.answer,
         rule=found.rule,
         span_start=start,
         span_stop=stop,
+        reasoning=answer.reasoning,
     )
+
+
+def _failed(blank: Record, failure: Failure) -> Record:
+    return msgspec.structs.replace(blank, error=f"{failure.kind}: {failure.message}")
 
 
 def conclude(

@@ -164,11 +164,13 @@ class ServerArm:
         return found
 
     def fixed(self) -> dict[str, Any]:
-        """Address, model and load."""
+        """Address, model, load, what it is sent, and what its server says of itself."""
         return {
             "base_url": self.base_url,
             "model": self.model,
             "concurrency": self.concurrency,
+            "body": self._body,
+            **(self._site.compared() if self._site is not None else {}),
         }
 
     def settings(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where a run keeps its answers: one SQLite file, one row an answer, committed as it arrives."""
+"""Where a run keeps its answers: one SQLite file, one row an attempt, committed as it arrives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -33,12 +33,21 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     prompt_sha256: str | None = None
     target_sha256: str | None = None
     completion_tokens: int | None = None
+    prompt_tokens: int | None = None
+    max_tokens: int | None = None
+    """The limit under which it was asked."""
+    start: int = 0
+    """Which start of the arm's server gave it, from 0."""
+    seconds: float | None = None
+    """From the request to the whole answer."""
     text: str | None = None
     """The answer as the arm gave it."""
     answer: str | None = None
     """What the grader took out of `text`."""
     rule: str | None = None
     """The grader's rule that took it."""
+    reasoning: str | None = None
+    """What the server kept apart from the answer; nobody grades it."""
     span_start: int | None = None
     """Where `answer` stands in `text`, from the first of its characters..."""
     span_stop: int | None = None
@@ -54,8 +63,19 @@ class StoredItem(msgspec.Struct, frozen=True):
     target: str
 
 
+class Differs(Exception):  # noqa: N818 - said of a run, not of the program
+    """A run cannot go on: something is not as it was when it began."""
+
+    def __init__(self, name: str, was: str, now: str) -> None:
+        super().__init__(f"{name} was {was}, and is {now}")
+        self.name, self.was, self.now = name, was, now
+
+
 class Store:
     """Records and items of one run; an answer is on disk when `add` returns.
+
+    Nothing is ever changed or removed. Of several attempts at one question the last answer counts,
+    or the last error where there is none.
 
     The journal is a write-ahead log, so a reader can look in while a run writes, and a killed
     process loses nothing that was added. One process writes.
@@ -83,17 +103,45 @@ class Store:
             raise
         return cls(connection)
 
-    def add(self, record: Record) -> None:
-        """Keep one answer.
+    def claim(self, fixed: Mapping[str, str]) -> None:
+        """Keep by name what must be equal whenever this run goes on.
 
         Raises:
-            sqlite3.IntegrityError: that arm's answer to that item and repeat is already here.
+            Differs: it was claimed before, and is now another.
         """
-        self._connection.execute(_INSERT_RECORD, msgspec.structs.astuple(record))
+        held = dict(self._connection.execute("SELECT name, value FROM fixed"))
+        for name, now in fixed.items():
+            if held.get(name, now) != now:
+                raise Differs(name, held[name], now)
+        self._connection.executemany("INSERT OR IGNORE INTO fixed VALUES (?, ?)", fixed.items())
 
-    def replace(self, record: Record) -> None:
-        """Keep one answer in the place of that arm's earlier one to that item and repeat."""
-        self._connection.execute(_REPLACE_RECORD, msgspec.structs.astuple(record))
+    def add(self, *records: Record) -> None:
+        """Keep attempts at one question, all or none: the answer, and what failed before it.
+
+        Raises:
+            sqlite3.IntegrityError: that arm's answer to that item and repeat, under that limit of
+                tokens, is already here.
+        """
+        self._connection.execute("BEGIN")
+        with self._connection:
+            for record in records:
+                values = msgspec.structs.astuple(record)
+                key = record.arm, record.suite, record.item, record.repeat
+                self._connection.execute(_INSERT_RECORD, (*values, *key))
+
+    def answered(self, arm: str, suite: str) -> set[tuple[str, int]]:
+        """Item and repeat of every question that needs no asking any more."""
+        rows = self._connection.execute(
+            "SELECT DISTINCT item, repeat FROM record "
+            "WHERE arm = ? AND suite = ? AND error IS NULL",
+            (arm, suite),
+        )
+        return set(rows)
+
+    def starts(self, arm: str) -> int:
+        """How often the arm's server was started so far, as far as attempts tell."""
+        ((last,),) = self._connection.execute("SELECT max(start) FROM record WHERE arm = ?", (arm,))
+        return 0 if last is None else last + 1
 
     def add_item(self, suite: str, item: str, prompt: str, target: str) -> None:
         """Keep one question."""
@@ -106,14 +154,29 @@ class Store:
             self._connection.executemany(_INSERT_ITEM, map(msgspec.structs.astuple, items))
 
     def records(self, suite: str | None = None) -> Iterator[Record]:
-        """All answers, or those of one suite, in the order in which they came."""
-        where, values = ("", ()) if suite is None else (" WHERE suite = ?", (suite,))
+        """What counts of all questions, or those of one suite, in the order in which it came."""
+        where, values = ("", ()) if suite is None else ("WHERE suite = ?", (suite,))
+        # of a group, SQLite takes the other columns from the row with the maximum
+        chosen = (
+            "SELECT rowid FROM (SELECT rowid, max((error IS NULL) * (1 << 62) + rowid) "  # noqa: S608 - our own words
+            f"FROM record {where} GROUP BY arm, suite, item, repeat)"
+        )
+        return self._rows(f"WHERE rowid IN ({chosen})", values)
+
+    def attempts(self) -> Iterator[Record]:
+        """Every row, in the order in which they came."""
+        return self._rows("", ())
+
+    def _rows(self, where: str, values: tuple[str, ...]) -> Iterator[Record]:
+        # a run of an earlier version, which is read without being brought up to date, has fewer
+        held = {name for _, name, *_ in self._connection.execute("PRAGMA table_info(record)")}
+        names = [name for name in Record.__struct_fields__ if name in held]
         rows = self._connection.execute(
-            f"SELECT {_RECORD_COLUMNS} FROM record{where} ORDER BY rowid",  # noqa: S608 - our own column names
+            f"SELECT {', '.join(names)} FROM record {where} ORDER BY rowid",  # noqa: S608 - our own column names
             values,
         )
         for row in rows:
-            values_by_name = dict(zip(Record.__struct_fields__, row, strict=True))
+            values_by_name = dict(zip(names, row, strict=True))
             for name in ("correct", "truncated"):  # SQLite has no booleans
                 if values_by_name[name] is not None:
                     values_by_name[name] = bool(values_by_name[name])
@@ -142,12 +205,11 @@ class Store:
         self.close()
 
 
-_RECORD_COLUMNS = ", ".join(Record.__struct_fields__)
 _INSERT_RECORD = (
-    f"INSERT INTO record ({_RECORD_COLUMNS}) "  # noqa: S608 - our own column names
-    f"VALUES ({', '.join('?' * len(Record.__struct_fields__))})"
+    f"INSERT INTO record ({', '.join(Record.__struct_fields__)}, attempt) "  # noqa: S608 - our own column names
+    f"SELECT {', '.join('?' * len(Record.__struct_fields__))}, count(*) "
+    "FROM record WHERE arm = ? AND suite = ? AND item = ? AND repeat = ?"
 )
-_REPLACE_RECORD = _INSERT_RECORD.replace("INSERT", "INSERT OR REPLACE", 1)
 _INSERT_ITEM = "INSERT INTO item (suite, item, prompt, target) VALUES (?, ?, ?, ?)"
 
 _MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = []
@@ -193,3 +255,33 @@ def m002_span(connection: sqlite3.Connection) -> None:
     """Where in its text an answer stands."""
     connection.execute("ALTER TABLE record ADD COLUMN span_start INTEGER")
     connection.execute("ALTER TABLE record ADD COLUMN span_stop INTEGER")
+
+
+@_migration
+def m003_attempts(connection: sqlite3.Connection) -> None:
+    """Every attempt is a row; what is fixed for the whole run is kept."""
+    columns = (
+        "arm, suite, item, repeat, correct, truncated, error, prompt_sha256, target_sha256, "
+        "completion_tokens, text, answer, rule, span_start, span_stop"
+    )
+    connection.execute("ALTER TABLE record RENAME TO old")
+    connection.execute(
+        "CREATE TABLE record ("
+        "arm TEXT NOT NULL, start INTEGER NOT NULL, suite TEXT NOT NULL, item TEXT NOT NULL, "
+        "repeat INTEGER NOT NULL, attempt INTEGER NOT NULL, "
+        "correct INTEGER, truncated INTEGER, error TEXT, prompt_sha256 TEXT, target_sha256 TEXT, "
+        "completion_tokens INTEGER, prompt_tokens INTEGER, max_tokens INTEGER, seconds REAL, "
+        "text TEXT, answer TEXT, rule TEXT, span_start INTEGER, span_stop INTEGER, reasoning TEXT, "
+        "PRIMARY KEY (arm, suite, item, repeat, attempt), "
+        "CHECK (correct IS NOT NULL OR error IS NOT NULL)) STRICT"
+    )
+    connection.execute(
+        f"INSERT INTO record ({columns}, start, attempt) "  # noqa: S608 - our own column names
+        f"SELECT {columns}, 0, 0 FROM old ORDER BY rowid"
+    )
+    connection.execute("DROP TABLE old")
+    connection.execute(
+        "CREATE UNIQUE INDEX one_answer ON record "
+        "(arm, suite, item, repeat, ifnull(max_tokens, 0)) WHERE error IS NULL"
+    )
+    connection.execute("CREATE TABLE fixed (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT")

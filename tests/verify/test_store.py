@@ -2,11 +2,12 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 
 from verify import store
-from verify.store import Record, Store, StoredItem
+from verify.store import Differs, Record, Store, StoredItem
 
 
 def record(item="q1", **changes):
@@ -57,12 +58,77 @@ def test_items_come_back_in_order_and_by_suite(tmp_path):
 
 
 def test_a_longer_answer_takes_the_place_of_an_unfinished_one(tmp_path):
-    longer = record("a", truncated=False, completion_tokens=70)
+    longer = record("a", truncated=False, completion_tokens=70, max_tokens=99)
     with Store.open(tmp_path / "r.sqlite") as opened:
-        opened.add(record("a", truncated=True))
+        opened.add(record("a", truncated=True, max_tokens=9))
         opened.add(record("b"))
-        opened.replace(longer)
-        assert sorted(opened.records(), key=lambda r: r.item) == [longer, record("b")]
+        opened.add(longer)
+        assert list(opened.records()) == [record("b"), longer]
+
+
+def test_every_attempt_is_kept_and_an_answer_counts_before_errors(tmp_path):
+    failed = {"correct": None, "truncated": None, "text": None}
+    tries = [record("a", error=f"http_500: {i}", **failed) for i in range(3)]
+    with Store.open(tmp_path / "r.sqlite") as opened:
+        opened.add(*tries[:2])
+        opened.add(record("b"))
+        assert list(opened.records()) == [tries[1], record("b")]
+        opened.add(record("a", start=1, seconds=0.5, prompt_tokens=3, reasoning="so"))
+        opened.add(tries[2])
+        assert [(r.item, r.error, r.start) for r in opened.records()] == [
+            ("b", None, 0),
+            ("a", None, 1),
+        ]
+        assert [r.error for r in opened.attempts() if r.item == "a"] == [
+            "http_500: 0",
+            "http_500: 1",
+            None,
+            "http_500: 2",
+        ]
+
+
+def test_what_is_answered_and_by_which_start(tmp_path):
+    failed = {"correct": None, "truncated": None, "error": "timeout: 600 s"}
+    with Store.open(tmp_path / "r.sqlite") as opened:
+        assert (opened.starts("base"), opened.answered("base", "gsm8k")) == (0, set())
+        opened.add(record("a", **failed), record("a", repeat=1))
+        opened.add(record("b", start=1), record("c", start=2, **failed))
+        opened.add(record("d", arm="pr"), record("d", suite="other"))
+        assert opened.answered("base", "gsm8k") == {("a", 1), ("b", 0)}
+        assert (opened.starts("base"), opened.starts("pr")) == (3, 1)
+
+
+def test_what_must_not_change_is_kept_and_compared(tmp_path):
+    with Store.open(tmp_path / "r.sqlite") as opened:
+        opened.claim({"seed": "0", "model": "m"})
+    with Store.open(tmp_path / "r.sqlite") as opened:
+        opened.claim({"model": "m", "seed": "0"})
+        opened.claim({"later": "1"})
+        with pytest.raises(Differs, match=r"^seed was 0, and is 1$") as caught:
+            opened.claim({"model": "m", "seed": "1"})
+        assert (caught.value.name, caught.value.was, caught.value.now) == ("seed", "0", "1")
+
+
+def test_a_run_of_an_earlier_version_is_read_and_goes_on(tmp_path):
+    path = tmp_path / "r.sqlite"
+    with monkeypatched_migrations(store._MIGRATIONS[:1]), Store.open(path) as old:
+        old._connection.execute(
+            "INSERT INTO record (arm, suite, item, repeat, correct) VALUES ('base', 's', 'a', 0, 1)"
+        )
+    expected = [Record(arm="base", suite="s", item="a", correct=True)]
+    with Store(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as read:
+        assert list(read.records()) == expected
+    with Store.open(path) as opened:
+        assert list(opened.records()) == expected
+        with pytest.raises(sqlite3.IntegrityError):
+            opened.add(expected[0])
+
+
+@contextmanager
+def monkeypatched_migrations(steps):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "_MIGRATIONS", steps)
+        yield
 
 
 def test_an_answer_is_kept_once(tmp_path):

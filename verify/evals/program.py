@@ -14,13 +14,13 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from verify import manifest, runner, store
+from verify import manifest, resume, runner, store
 from verify.command import UserError
 from verify.differences import differences
 from verify.evals import plan as planning
-from verify.evals import show
+from verify.evals import progress, show
 from verify.evals.comparing import compare
-from verify.evals.export import export
+from verify.evals.going_on import only_here, unfinished
 from verify.evals.grade import grade
 from verify.evals.noise import aa
 from verify.evals.opinions import dependent
@@ -31,6 +31,8 @@ from verify.files import write_json
 from verify.verdict import Verdict, combine
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from verify.evals.plan import Plan
@@ -216,16 +218,18 @@ def _refuse_options_of_a_run(context: click.Context) -> None:
             )
 
 
-for subcommand in (compare, aa, power, grade, export, report):
+for subcommand in (compare, aa, power, grade, report):
     command.add_command(subcommand)
 
 
 def _folder(out: Path | None, plan: Plan) -> Path:
+    """Where the run is kept: a new folder, or one whose run was interrupted."""
     folder = out
     if folder is None:
         stamp = manifest.now().replace("-", "").replace(":", "")
         folder = Path("runs") / f"{stamp}-{'-'.join(plan.names)}"
-    if any((folder / name).exists() for name in RUN_FILES):
+    held = [name for name in RUN_FILES if (folder / name).exists()]
+    if held and not unfinished(folder):
         raise UserError(f"{folder} holds a run already; name another folder with --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -240,6 +244,7 @@ def _run(plan: Plan, folder: Path, program: str, console: Console, began: float)
     arms = plan.arms(folder)
     about = {
         "command": manifest.command_line(program),
+        "go_on_with": manifest.go_on_with(program, folder),
         "started": manifest.now(),
         "rules": asdict(plan.rules),
         "declared_to_differ": list(plan.differ),
@@ -247,7 +252,7 @@ def _run(plan: Plan, folder: Path, program: str, console: Console, began: float)
         **manifest.environment(),
     }
     opened: list[Store] = []
-    kept = 0
+    kept: list[str] = []
 
     def describe(**more: Any) -> dict[str, Any]:
         described = {
@@ -259,16 +264,20 @@ def _run(plan: Plan, folder: Path, program: str, console: Console, began: float)
         write_json(folder / "manifest.json", described)
         return described
 
-    def begin() -> Store:
-        describe()
+    def begin(fixed: Mapping[str, str]) -> Store:
         opened.append(_store(folder / store.FILE_NAME))
+        resume.claim(opened[0], fixed)
+        describe()
+        for record in opened[0].records():
+            if record.error is None:  # the others are asked again
+                kept.append(record.item)
+                watch.held(record)
         return opened[0]
 
-    with show.Watch(console, plan.names, plan.tasks) as watch:
+    with only_here(folder), progress.Watch(console, plan.names, plan.tasks) as watch:
 
         def heard(record: Record) -> None:
-            nonlocal kept
-            kept += 1
+            kept.append(record.item)
             watch.heard(record)
 
         try:
@@ -280,7 +289,11 @@ def _run(plan: Plan, folder: Path, program: str, console: Console, began: float)
         except KeyboardInterrupt:
             if opened:
                 describe(interrupted=manifest.now())
-                click.echo(f"{kept} answers are kept in {folder / store.FILE_NAME}", err=True)
+                click.echo(
+                    f"{len(kept)} answers are kept in {folder / store.FILE_NAME}; go on with: "
+                    f"{about['go_on_with']}",
+                    err=True,
+                )
             raise
         finally:
             for each in opened:

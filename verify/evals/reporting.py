@@ -11,6 +11,7 @@ import click
 
 from verify.command import UserError
 from verify.evals import github, show
+from verify.evals.going_on import advice, unfinished
 from verify.evals.output import console_for_people
 from verify.verdict import Verdict
 
@@ -60,6 +61,8 @@ def _one(run: Path, *, to_github: bool) -> Verdict:
         verdict = Verdict(document["verdict"])
         show.verdicts(console_for_people(), document, str(render(run)))
     except FileNotFoundError:
+        if unfinished(run):
+            raise UserError(advice(run)) from None
         raise UserError(f"{run} holds no result.json; name the folder of a run") from None
     except (OSError, ValueError, TypeError) as error:
         raise UserError(f"{path} is not a run's result ({error}); run again") from None
