@@ -157,7 +157,9 @@ def _zip(path: Path) -> tuple[_Header, list[_Sample]]:
             WRONG_USE,
         ) from None
     except damage as error:
-        raise refuse(path, None, f"is a damaged zip ({error}); copy the log again") from None
+        raise refuse(
+            path, None, f"is a damaged zip ({str(error)[:200]}); copy the log again"
+        ) from None
 
 
 def _member(archive: Any, name: str, kind: type[T], path: Path) -> T:

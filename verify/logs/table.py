@@ -366,7 +366,8 @@ def listed(names: Iterable[str]) -> str:
     """Names to choose from, the first few of many."""
     found = sorted(names)
     more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-    return ", ".join(name[:_LONGEST] for name in found[:_MOST]) + more
+    readable = (name if name.isprintable() else shown(name) for name in found[:_MOST])
+    return ", ".join(name[:_LONGEST] for name in readable) + more
 
 
 def sha256(value: Any) -> str:
