@@ -21,7 +21,7 @@ def test_the_example_is_read_and_names_every_setting(tmp_path):
 
 def test_the_table_of_suites_is_right():
     rows = re.findall(
-        r"^\| `(\w+)` \| (\w+).*? \| [\d,]+ \| (\d+) points? \| (\d+) \|$", PAGE, re.M
+        r"^\| `(\w+)` \| (\w+).*? \| [\d,]+ \| (\d+) points? \| (\d+) \|$", PAGE, re.MULTILINE
     )
     assert len(rows) == 4
     for name, style, margin, repeats in rows:
