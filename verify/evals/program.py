@@ -20,6 +20,7 @@ from verify.differences import differences
 from verify.evals import plan as planning
 from verify.evals import progress, show
 from verify.evals.comparing import compare
+from verify.evals.export import export
 from verify.evals.going_on import only_here, unfinished
 from verify.evals.grade import grade
 from verify.evals.noise import aa
@@ -218,7 +219,7 @@ def _refuse_options_of_a_run(context: click.Context) -> None:
             )
 
 
-for subcommand in (compare, aa, power, grade, report):
+for subcommand in (compare, aa, power, grade, export, report):
     command.add_command(subcommand)
 
 
