@@ -187,6 +187,8 @@ def test_any_value_may_be_another_or_missing(form):
         for path in list(places(part)):
             if 1 in path:  # of lines or samples alike, the first stands for all
                 continue
+            if not path and name.endswith(".jsonl"):  # the lines are no value
+                continue
             for new in ODD:
                 file.write_text(text(replaced(part, path, new), name))
                 read(source)
