@@ -96,9 +96,9 @@ def test_a_server_that_does_not_start_is_one_line(evals, suite, launched, case):
 def test_an_interrupted_run_leaves_no_server(suite, launched, here, by):
     ports, ids = launched(base=["child"], pr=["hangs=asked"])
     os.mkfifo(here / "asked")
-    command = [sys.executable, "-m", "verify.evals", "--suite", suite, "--out", "run"]
+    words = ["--suite", suite, "--concurrency", "1", "--out", "run"]
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-m", "verify.evals", *words],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
