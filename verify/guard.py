@@ -48,6 +48,7 @@ class Guarded:
         size = -(-(live + 2 * self.guard) // 8) * 8
         self.raw = torch.empty(size, dtype=torch.uint8, device=device)
         self.pristine: Tensor | None = None
+        self.source: Tensor | None = None
         self.carve(shape, fill)
 
     def carve(self, shape: tuple[int, ...], fill: int) -> None:
@@ -61,7 +62,7 @@ class Guarded:
         """Put values there, NaN on both sides (-1 for integers), and remember them."""
         self.carve(tuple(values.shape), _NAN_BYTE)
         self.tensor.copy_(values)
-        self.pristine = self.raw.clone()
+        self.pristine, self.source = self.raw.clone(), values
 
     @classmethod
     def holding(cls, values: Tensor, guard: int) -> Guarded:

@@ -161,11 +161,11 @@ class Stage:
                 self.kept |= _outputs(inputs, form, POISONS[0])
 
     def load(self, inputs: Given) -> None:
-        """Other contents, of as many rows or fewer, in the same memory."""
+        """Other contents, of as many rows or fewer, in the same memory; the same ones stay."""
         self.inputs = inputs
         for argument in inputs.arguments():
             buffer = self.buffers[argument.name]
-            if isinstance(buffer, Guarded):
+            if isinstance(buffer, Guarded) and buffer.source is not argument.buffer:
                 buffer.hold(argument.buffer)
 
     def arguments(self) -> dict[str, Tensor]:

@@ -94,9 +94,19 @@ class Inputs:
         )
 
     def reference(self, c: float, *, flushed: bool = False) -> oracle.Reference:
-        """The right answer for an accumulation that errs by c units, subnormals kept or not."""
-        make = oracle.flushed_reference if flushed else oracle.reference
-        return make(self._rotated, self.weight, c, exact=self.case.exact)
+        """The right answer for an accumulation that errs by c units, subnormals kept or not.
+
+        Kept: a case may be asked of many kernels.
+        """
+        if (c, flushed) not in self._references:
+            make = oracle.flushed_reference if flushed else oracle.reference
+            made = make(self._rotated, self.weight, c, exact=self.case.exact)
+            self._references[c, flushed] = made
+        return self._references[c, flushed]
+
+    @functools.cached_property
+    def _references(self) -> dict[tuple[float, bool], oracle.Reference]:
+        return {}
 
     @functools.cached_property
     def _rotated(self) -> oracle.Rotated:

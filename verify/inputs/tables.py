@@ -66,14 +66,23 @@ def _rows(kind: str, places: Tensor, rope_dim: int) -> Tensor:
     return pairs.to(torch.float32).view(len(places), rope_dim)
 
 
-@functools.lru_cache(maxsize=6)
 def table(kind: str, length: int, rope_dim: int, seed: int, device: torch.device) -> Table:
     """Row 0 is cos 1, sin 0, no rotation, except in kinds `shifted` and `turned`."""
     if kind in ("quarter", "turned"):
-        random = draw.generator("turns", seed)
-        turns = torch.randint(0, 4, (length, rope_dim // 2), generator=random)
-        turns[0] = 0 if kind == "quarter" else turns[0] | 1
-        return Table(torch.tensor(QUARTER_TURNS)[turns].view(length, rope_dim).to(device))
+        return _quarter_turns(kind, length, rope_dim, seed, device)
+    return _angles(kind, length, rope_dim, device)
+
+
+@functools.lru_cache(maxsize=4)
+def _quarter_turns(kind: str, length: int, rope_dim: int, seed: int, device: torch.device) -> Table:
+    turns = torch.randint(0, 4, (length, rope_dim // 2), generator=draw.generator("turns", seed))
+    turns[0] = 0 if kind == "quarter" else turns[0] | 1
+    return Table(torch.tensor(QUARTER_TURNS)[turns].view(length, rope_dim).to(device))
+
+
+@functools.lru_cache(maxsize=6)
+def _angles(kind: str, length: int, rope_dim: int, device: torch.device) -> Table:
+    """The same for every seed."""
     return Table(_rows(kind, torch.arange(length), rope_dim).to(device))
 
 
