@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from verify.bench.latency_command import latency
+from verify.bench.sanitize_command import sanitize
 from verify.bench.trace_command import trace
 
 
@@ -23,5 +24,5 @@ def command() -> None:
     """How fast a kernel is, whether it ran, and what the sanitizers say; by default latency."""
 
 
-for program in (latency, trace):
+for program in (latency, trace, sanitize):
     command.add_command(program)

@@ -100,7 +100,7 @@ class CandidateWork:
 
     def __init__(self, call: Callable[..., object], inputs: Given, form: Form) -> None:
         self.outputs = [inputs.outputs(form) for _ in inputs.weights]
-        self.expected = [_expected(call, inputs, weight)[form] for weight in inputs.weights]
+        self.expected = [judged(call, inputs, weight)[form] for weight in inputs.weights]
         self.launches = [
             _launch(call, inputs, weight, outputs)
             for weight, outputs in zip(inputs.weights, self.outputs, strict=True)
@@ -154,10 +154,14 @@ class FloorWork:
         return None
 
 
-def _expected(
+def judged(
     call: Callable[..., object], inputs: Given, weight: Tensor
 ) -> dict[Form, dict[str, Tensor]]:
-    """What a candidate writes for one weight, in both forms, once the oracle has agreed."""
+    """What a candidate writes for one weight, in both forms, once the oracle has agreed.
+
+    Raises:
+        RefusedError: it raises, or what it writes is wrong.
+    """
     made = {form: inputs.outputs(form) for form in FORMS}
     for outputs in made.values():
         _try(_launch(call, inputs, weight, outputs), inputs.x.device)
