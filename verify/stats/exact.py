@@ -24,8 +24,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import beta, binom
 
+from verify.stats.tango import score
+
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from verify.stats.bounded import FloatArray
 
@@ -132,9 +134,9 @@ class ExactDifference:
         most = min(self.items, int(binom.isf(_NEGLIGIBLE, self.items, high)) + 1)
         m = np.arange(most + 1)[:, None]
         lost = np.arange(most + 1)[None, :]
-        score = tango_score(np.minimum(lost, m), m - np.minimum(lost, m), self.items, difference)
-        seen = tango_score(self.lost, self.gained, self.items, difference)
-        extreme = (score >= seen - 1e-9 * (1 + abs(seen))) & (lost <= m)
+        scores = score(np.minimum(lost, m), m - np.minimum(lost, m), self.items, difference)
+        seen = score(self.lost, self.gained, self.items, difference)
+        extreme = (scores >= seen - 1e-9 * (1 + abs(seen))) & (lost <= m)
         return _Region.of(extreme)
 
 
@@ -159,19 +161,6 @@ class _Region:
         discordant, first = np.nonzero(edges)
         sign = -edges[discordant, first].astype(np.float64)
         return cls(discordant, first - 1, sign)
-
-
-def tango_score(lost: ArrayLike, gained: ArrayLike, items: int, difference: float) -> FloatArray:
-    """Tango's z [3]_ of each table against a true difference (gained - lost) / items."""
-    lost, gained = np.asarray(lost, dtype=np.float64), np.asarray(gained, dtype=np.float64)
-    n, d = items, difference
-    linear = (2 * n - gained + lost) * d - lost - gained
-    root = np.sqrt(np.maximum(linear**2 + 8 * n * lost * d * (1 - d), 0.0))
-    share_lost = (root - linear) / (4 * n)
-    variance = n * (2 * share_lost + d * (1 - d))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = (gained - lost - n * d) / np.sqrt(variance)
-    return np.asarray(np.where(variance > 0, z, 0.0))
 
 
 def _probability(region: _Region, items: int, difference: float, shares: FloatArray) -> FloatArray:

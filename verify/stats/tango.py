@@ -22,21 +22,38 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import norm
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from verify.stats.bounded import FloatArray
     from verify.stats.table import PairedTable
 
 
-def null_variance(lost: float, gained: float, difference: float) -> float:
+def null_variance(lost: ArrayLike, gained: ArrayLike, difference: float) -> FloatArray:
     """Variance of one item's difference if the true difference were `difference`.
 
-    `lost` and `gained` are shares of the items.
+    `lost` and `gained` are shares of the items, of any shape.
     """
+    lost, gained = np.asarray(lost, dtype=np.float64), np.asarray(gained, dtype=np.float64)
     linear = (2 - gained + lost) * difference - lost - gained
-    root = math.sqrt(max(linear**2 + 8 * lost * difference * (1 - difference), 0.0))
-    return max((root - linear) / 2 + difference * (1 - difference), 0.0)
+    root = np.sqrt(np.maximum(linear**2 + 8 * lost * difference * (1 - difference), 0.0))
+    return np.asarray(np.maximum((root - linear) / 2 + difference * (1 - difference), 0.0))
+
+
+def score(lost: ArrayLike, gained: ArrayLike, items: int, difference: float) -> FloatArray:
+    """The score [1]_ of tables against a true difference: large where the truth seems above it.
+
+    `lost` and `gained` are numbers of items, of any shape.
+    """
+    lost, gained = np.asarray(lost), np.asarray(gained)
+    above = (gained - lost) / items - difference
+    error = np.sqrt(null_variance(lost / items, gained / items, difference) / items)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(above == 0, 0.0, above / error)
 
 
 @dataclass(frozen=True)
@@ -53,13 +70,9 @@ class TangoDifference:
         return self.table.difference
 
     def z(self, difference: float) -> float:
-        """The score against a true difference; large where the truth seems to lie above it."""
-        t = self.table
-        above = t.difference - difference
-        if above == 0:
-            return 0.0
-        variance = null_variance(t.lost / t.items, t.gained / t.items, difference) / t.items
-        return above / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, above)
+        """The score against a true difference."""
+        table = self.table
+        return float(score(table.lost, table.gained, table.items, difference))
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Two-sided interval: the differences that the score does not reject."""
@@ -108,7 +121,7 @@ def items_needed(
     if margin + difference <= 0 or discordance < abs(difference):
         return math.inf
     lost, gained = (discordance - difference) / 2, (discordance + difference) / 2
-    at_margin = math.sqrt(null_variance(lost, gained, -margin))
+    at_margin = math.sqrt(float(null_variance(lost, gained, -margin)))
     in_truth = math.sqrt(discordance - difference**2)
     reach = float(norm.isf(alpha)) * at_margin + float(norm.isf(1 - power)) * in_truth
     return (reach / (margin + difference)) ** 2

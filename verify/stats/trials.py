@@ -16,10 +16,11 @@ from scipy.stats import t as student
 
 from verify.stats.bounded import dirichlet_mean_cdf
 from verify.stats.design import EXACT_BELOW
-from verify.stats.exact import ExactDifference, tango_score
+from verify.stats.exact import ExactDifference
 from verify.stats.populations import Population, Runs
 from verify.stats.sequential import EProcess, confidence_sequence
 from verify.stats.sizes import least_margin
+from verify.stats.tango import score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +82,7 @@ def tango(runs: Runs, thresholds: FloatArray) -> FloatArray:
     """Likewise by Tango's score; one answer an item."""
     items = int(runs.counts[0].sum())
     z = [
-        tango_score(row[0], row[2], items, float(d))
+        score(row[0], row[2], items, float(d))
         for row, d in zip(runs.counts, thresholds, strict=True)
     ]
     return np.asarray(norm.sf(z))

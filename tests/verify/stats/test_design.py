@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from verify.stats.design import EXACT_BELOW, compare
-from verify.stats.exact import tango_score
+from verify.stats.tango import score
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def largest_error(items, margin):
     lost, gained = np.indices((items + 1, items + 1))
     possible = lost + gained <= items
     lost, gained = lost[possible], gained[possible]
-    passing = tango_score(lost, gained, items, -margin) >= stats.norm.isf(0.025)
+    passing = score(lost, gained, items, -margin) >= stats.norm.isf(0.025)
     lost, gained = lost[passing], gained[passing]
     errors = []
     for share in np.linspace(margin, 1, 60):

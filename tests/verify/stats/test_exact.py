@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from verify.stats.exact import ExactDifference, tango_score
+from verify.stats.exact import ExactDifference
+from verify.stats.tango import score
 
 
 def trinomial(lost, gained, items, p_lost, p_gained):
@@ -36,8 +37,8 @@ def test_the_source_pull_request(margin, p):
 def test_p_value_by_enumeration(items, difference):
     gamma = 1e-4
     for lost, gained in tables(items):
-        seen = tango_score(lost, gained, items, difference)
-        extreme = [t for t in tables(items) if tango_score(*t, items, difference) >= seen - 1e-9]
+        seen = score(lost, gained, items, difference)
+        extreme = [t for t in tables(items) if score(*t, items, difference) >= seen - 1e-9]
         nuisance = stats.binomtest(lost + gained, items).proportion_ci(1 - gamma, method="exact")
         low = max(nuisance.low, abs(difference))
         expected = gamma
@@ -82,7 +83,7 @@ def test_score_takes_the_variance_of_the_likeliest_table_at_the_difference(diffe
         best = p_lost[np.argmax(likelihood)]
         variance = (2 * best + difference - difference**2) * items
         expected = (gained - lost - items * difference) / np.sqrt(variance)
-        found = float(tango_score(lost, gained, items, difference))
+        found = float(score(lost, gained, items, difference))
         if abs(gained - lost - items * difference) > 1e-9:
             assert found == pytest.approx(expected, rel=2e-2)
 
