@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from verify.arms import Arm, Completion
     from verify.store import Store
 
+_WITHHELD = "the server's words are withheld, as the suite's are (--no-redact keeps them)"
+
 
 @dataclass(frozen=True)
 class Rules:
@@ -275,7 +277,7 @@ async def _answers(
                 max_tokens=spec.sampling.max_tokens,
             )
             record = _graded(blank, task, task.items[index], answer)
-            store.add(*(_failed(blank, each) for each in answer.tries), record)
+            store.add(*(_failed(blank, task, each) for each in answer.tries), record)
             yield record
 
 
@@ -312,7 +314,7 @@ async def _extend(
 
 def _graded(blank: Record, task: Task, item: Item, answer: Completion | Failure) -> Record:
     if isinstance(answer, Failure):
-        return _failed(blank, answer)
+        return _failed(blank, task, answer)
     spec = task.suite.spec
     found = grade(
         answer.text,
@@ -338,8 +340,10 @@ def _graded(blank: Record, task: Task, item: Item, answer: Completion | Failure)
     )
 
 
-def _failed(blank: Record, failure: Failure) -> Record:
-    return msgspec.structs.replace(blank, error=f"{failure.kind}: {failure.message}")
+def _failed(blank: Record, task: Task, failure: Failure) -> Record:
+    # servers like to repeat what they were asked
+    message = _WITHHELD if task.suite.spec.redact else failure.message
+    return msgspec.structs.replace(blank, error=f"{failure.kind}: {message}")
 
 
 def conclude(
