@@ -87,6 +87,8 @@ def gsm8k() -> Iterator[Row]:
     paired, unpaired = (_error(i) for i in (_wald(t.lost, t.gained, t.items), _unpaired(t)))
     gain = f"{100 * paired:.3f} and {100 * unpaired:.3f}, variance / {(unpaired / paired) ** 2:.1f}"
     yield "standard error paired and unpaired", gain
+    rights = np.repeat([[1, 1, 0, 0], [1, 0, 1, 0]], [t.both, t.lost, t.gained, t.neither], axis=1)
+    yield "correlation of the two arms' answers", f"{np.corrcoef(rights)[0, 1]:.2f}"
 
 
 def other_runs() -> Iterator[Row]:
@@ -95,10 +97,12 @@ def other_runs() -> Iterator[Row]:
     p = [mcnemar(*table).exact for table in tables]
     at_margin = [ExactDifference(*table, GSM8K.items).noninferiority(0.01) for table in tables]
     yield "if only the net loss of 4 is known: McNemar exact", f"p = {min(p):.3f} to {max(p):.2f}"
-    ends = f"p = {min(at_margin):.3f} to {max(at_margin):.2f}"
-    yield "... non-inferior at 1, exact", ends
+    scores = [_tango(*table, GSM8K.items).noninferiority(0.01) for table in tables]
+    ends = (f"{min(p):.3f} to {max(p):.2f}" for p in (scores, at_margin))
+    yield "... non-inferior at 1: Tango, exact", f"p = {', '.join(ends)}"
     # 5 of 7 recovered and the net change is +1, so at least 4 are newly lost.
     yield "flips between the two PR runs, at least", f"{5 + 4} (between the arms: 10)"
+    yield "flips between the two base runs (1,282 and 1,281): odd, at least", "1"
     base, pr = np.array([1282, 1281]), np.array([1278, 1279])
     difference = pr.mean() - base.mean()
     yield "mean of two runs each", _points(difference / GSM8K.items)
@@ -109,10 +113,10 @@ def other_runs() -> Iterator[Row]:
     runs = f"t = {trap.statistic:.1f} on 2 degrees of freedom, p = {trap.pvalue:.3f}"
     yield "... with the spread of two runs (a trap)", runs
     alone = TangoDifference(PairedTable(both=63, lost=1, gained=0, neither=0))
-    interval = _interval(newcombe_interval(alone.table))
+    intervals = f"{_interval(alone.interval())}, {_interval(newcombe_interval(alone.table))}"
     yield (
-        "64 to 63 of 64 at concurrency 1: Tango, Newcombe",
-        f"{_interval(alone.interval())}, {interval}",
+        "64 to 63 of 64 at concurrency 1: Tango, Newcombe; McNemar exact",
+        f"{intervals}; p = {mcnemar(1, 0).exact:g}",
     )
 
 
@@ -136,14 +140,21 @@ def gpqa() -> Iterator[Row]:
     base, pr = GPQA_RIGHT
     for lost in (0, GPQA_ITEMS - pr):
         gained = lost + pr - base
-        t = PairedTable(base - lost, lost, gained, GPQA_ITEMS - base - gained)
-        tango = TangoDifference(t)
+        tango = _tango(lost, gained, GPQA_ITEMS)
         found = f"{mcnemar(lost, gained).exact:.3f}, {tango.noninferiority(0.02):.4f}"
         yield (
             f"if {lost} lost and {gained} gained: interval; McNemar exact, non-inferior at 2",
             f"{_interval(tango.interval())}; p = {found}",
         )
+    passing = (
+        lost
+        for lost in range(GPQA_ITEMS - pr + 1)
+        if _tango(lost, lost + pr - base, GPQA_ITEMS).noninferiority(0.02) <= 0.05
+    )
+    yield "non-inferior at 2, one-sided 5 %, if no more were lost than", f"{max(passing)}"
     capped = GPQA_CAPPED
+    ends = (f"{r} to {r + c}" for r, c in zip(GPQA_RIGHT, capped, strict=True))
+    yield "right if all cut answers were scored wrong: base, PR", ", ".join(ends)
     bounds = (pr - base - capped[0]) / GPQA_ITEMS, (pr - base + capped[1]) / GPQA_ITEMS
     yield "difference if all cut answers were scored wrong: bounds", _interval(bounds)
     done = [r / (GPQA_ITEMS - c) for r, c in zip(GPQA_RIGHT, capped, strict=True)]
@@ -157,6 +168,11 @@ def unpaired_rule() -> Iterator[Row]:
     for name, right, items in (("GSM8K", 1282, 1314), ("GPQA", GPQA_RIGHT[0], GPQA_ITEMS)):
         allowed = norm.isf(0.05) * 0.5 * math.sqrt(2 / items)
         yield f"{name} passes down to", f"{100 * (right / items - allowed):.1f} %"
+
+
+def _tango(lost: int, gained: int, items: int) -> TangoDifference:
+    """The score depends on the discordant questions alone."""
+    return TangoDifference(PairedTable(items - lost - gained, lost, gained, 0))
 
 
 def _items(t: PairedTable) -> BoundedMean:
