@@ -1,0 +1,396 @@
+// Inverse RoPE, WO-A and BF16 or MXFP8 output in one launch, for T <= 32 tokens. One source for
+// sm_90a, sm_100a and sm_103a; needs no header, so that NVRTC compiles it alone.
+//
+// K is cut into 16 slices. A cluster of CLUSTER blocks shares some 32-row blocks of the weight;
+// each of its blocks takes 16 / CLUSTER slices of all those rows, each warp one slice of 16 rows:
+//   1. the warp's first weights are asked for, straight into registers;
+//   2. x of the slice comes by bulk copy into shared memory, where its rotary columns are turned;
+//   3. mma.sync over the slice, weights as the 16-row operand, tokens as the 8-column one;
+//   4. the block adds its slices and sends one float per output to the token's owner in the
+//      cluster, which adds the blocks' sums, rounds to BF16, quantises and writes.
+// All sums follow one balanced tree over the 16 slices: neither CLUSTER, nor T, nor the number of
+// clusters changes a bit.
+
+// Given by the build: GROUPS, RANK, K, HEAD_DIM, ROPE_DIM.
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+
+constexpr int SLICES = 16;
+constexpr int SLICE_K = K / SLICES;
+constexpr int STEPS = SLICE_K / 32;  // of two mma.sync each
+constexpr int BLOCK_ROWS = 32;       // of the weight: the columns that share one MXFP8 scale
+constexpr int BLOCKS = RANK / BLOCK_ROWS;
+constexpr int COLUMNS = GROUPS * RANK;
+constexpr int SCALE_COLUMNS = (COLUMNS / 32 + 3) / 4 * 4;
+// Rows of x lie an odd multiple of 64 bytes apart: eight lanes then read from all 32 banks.
+__device__ constexpr int x_row(int columns) { return columns * 2 + (columns % 64 == 0 ? 64 : 0); }
+constexpr int SUM_ROW = BLOCK_ROWS + 4;  // floats; likewise for the partial sums
+
+static_assert(K % (SLICES * 32) == 0 && RANK % BLOCK_ROWS == 0 && ROPE_DIM % 2 == 0);
+
+struct Arguments {
+  const u16* x;          // BF16, row_stride elements from token to token
+  const u16* weight;     // BF16 [GROUPS, RANK, K]
+  const float* cos_sin;  // FP32 [table_rows, ROPE_DIM]
+  const void* positions; // INT32 or INT64 [tokens]
+  u16* out;              // BF16 [tokens, COLUMNS], or null and:
+  u8* q;                 // E4M3 [tokens, COLUMNS]
+  u8* scales;            // UE8M0, 128x4 swizzle
+  long long row_stride;
+  long long table_rows;
+  int tokens;
+  int wide_positions;
+  int blocks_each;  // of a group's 32-row blocks to each of its clusters
+  int blocks_left;  // and one more to so many of them
+};
+
+__device__ __forceinline__ u32 shared_address(const void* pointer) {
+  return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ __forceinline__ void barrier_init(u32 barrier) {
+  asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void barrier_expect(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
+__device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
+  asm volatile(
+      "{\n .reg .pred done;\n"
+      "again:\n mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+      " @!done bra again;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+__device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(to)),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
+__device__ __forceinline__ u32 address_in(u32 address, u32 block) {
+  u32 there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
+  return there;
+}
+
+__device__ __forceinline__ void send(u32 to, float value, u32 barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
+      "r"(__float_as_uint(value)), "r"(barrier)
+      : "memory");
+}
+
+// Loads that the compiler may neither move nor take for constant.
+__device__ __forceinline__ long long load(const long long* from) {
+  long long v;
+  asm volatile("ld.global.b64 %0, [%1];" : "=l"(v) : "l"(from) : "memory");
+  return v;
+}
+
+__device__ __forceinline__ int load(const int* from) {
+  int v;
+  asm volatile("ld.global.b32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
+  return v;
+}
+
+// The clobber keeps the loads where they are written: ahead of barriers.
+__device__ __forceinline__ uint4 stream(const u16* weight) {
+  uint4 v;
+  asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(weight)
+               : "memory");
+  return v;
+}
+
+__device__ __forceinline__ void mma(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0,
+                                    u32 b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ u32 bf16_pair(float low, float high) {
+  u32 pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+// The sum of 2^n terms as a balanced tree.
+template <int COUNT, class Term>
+__device__ __forceinline__ float tree(Term term, int first = 0) {
+  if constexpr (COUNT == 1) {
+    return term(first);
+  } else {
+    return __fadd_rn(tree<COUNT / 2>(term, first), tree<COUNT / 2>(term, first + COUNT / 2));
+  }
+}
+
+__device__ __forceinline__ int swizzled(int row, int column) {
+  return column / 4 * 512 + row % 32 * 16 + row / 32 * 4 + column % 4;
+}
+
+// Round, quantise and write 32 finished sums of one token, one a lane.
+__device__ __forceinline__ void finish(const Arguments& a, float sum, int token, int block,
+                                       int lane) {
+  const u32 bits = bf16_pair(sum, 0.0f) & 0xFFFF;
+  const long long place = static_cast<long long>(token) * COLUMNS + block * 32 + lane;
+  if (a.out != nullptr) {
+    a.out[place] = static_cast<u16>(bits);
+    return;
+  }
+  // Magnitudes of floats order as their bits do, NaN above Inf.
+  const u32 amax = __reduce_max_sync(0xFFFFFFFF, bits & 0x7FFF);
+  // 448 = 1.75 * 2^8: one binade less 8, and one more where the significand passes 1.75.
+  int scale = max(static_cast<int>((amax + 0x1F) >> 7) - 8, 0);
+  if (amax >= 0x7F80) scale = 255;
+  const float inverse = __uint_as_float(static_cast<u32>(254 - scale) << 23);
+  const float scaled = __fmul_rn(__uint_as_float(bits << 16), inverse);
+  u16 code;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(code) : "f"(0.0f), "f"(scaled));
+  a.q[place] = scale == 255 ? 0x7F : static_cast<u8>(code);
+  if (lane == 0) a.scales[swizzled(token, block)] = static_cast<u8>(scale);
+}
+
+// Zero the scale bytes of rows without a token, and of columns past the last.
+__device__ __forceinline__ void clear_padding(const Arguments& a, int first_block, int blocks,
+                                              int thread, int threads) {
+  if (a.scales == nullptr) return;
+  const int end = first_block + blocks == GROUPS * BLOCKS ? SCALE_COLUMNS : first_block + blocks;
+#pragma unroll 1
+  for (int i = thread; i < (end - first_block) * 128; i += threads) {
+    const int row = i % 128, column = first_block + i / 128;
+    if (row >= a.tokens || column >= GROUPS * BLOCKS) a.scales[swizzled(row, column)] = 0;
+  }
+}
+
+// OCTETS: tokens, in eights. BLOCKS_AT_ONCE: 32-row blocks that a cluster takes in one pass.
+// DEPTH: steps of weights in flight.
+template <int OCTETS, int CLUSTER, int BLOCKS_AT_ONCE, int DEPTH, int SHARED_BYTES>
+struct Kernel {
+  static constexpr int TOKENS = OCTETS * 8;
+  static constexpr int OWN_SLICES = SLICES / CLUSTER;
+  static constexpr int ROW_GROUPS = BLOCKS_AT_ONCE * 2;
+  static constexpr int WARPS = OWN_SLICES * ROW_GROUPS;
+  static constexpr int THREADS = WARPS * 32;
+  static constexpr int OWNED = (TOKENS + CLUSTER - 1) / CLUSTER;
+  static constexpr int SPAN = OWN_SLICES * SLICE_K;  // columns of x of one thread block
+  static constexpr int PAIRS = ROPE_DIM / 2;
+  // Where a slice ends with a head, only its last steps have to wait for the rotation.
+  static constexpr int TURN_STEP =
+      HEAD_DIM % SLICE_K == 0 && ROPE_DIM <= SLICE_K ? (SLICE_K - ROPE_DIM) / 32 : 0;
+  static constexpr int X_ROW = x_row(SPAN);
+
+  struct alignas(128) Shared {
+    u8 x[TOKENS][X_ROW];
+    float turns[TOKENS][ROPE_DIM];  // cosines and sines
+    float sums[BLOCKS_AT_ONCE][OWN_SLICES][TOKENS * SUM_ROW];
+    float inbox[BLOCKS_AT_ONCE][OWNED][CLUSTER][BLOCK_ROWS];
+    u64 landed;
+    u64 turned;
+    u64 received;
+  };
+  static_assert(sizeof(Shared) == SHARED_BYTES && STEPS % DEPTH == 0);
+
+  // One warp, a lane each token: x, and the token's row of the table, or NaN where it has none.
+  // Bulk copies, for what is loaded otherwise queues behind the weights.
+  static __device__ __forceinline__ void fetch(const Arguments& a, Shared& shared, int lane,
+                                               int first) {
+    const u32 landed = shared_address(&shared.landed), turned = shared_address(&shared.turned);
+    const bool live = lane < a.tokens;
+    long long position = -1;
+    if (live) {
+      position = a.wide_positions
+                     ? load(static_cast<const long long*>(a.positions) + lane)
+                     : load(static_cast<const int*>(a.positions) + lane);
+    }
+    if (lane == 0) barrier_expect(landed, a.tokens * SPAN * 2);
+    __syncwarp();
+    if (live) bulk_copy(shared.x[lane], a.x + lane * a.row_stride + first, SPAN * 2, landed);
+    const bool inside = static_cast<u64>(position) < static_cast<u64>(a.table_rows);
+    if (live && !inside) {
+#pragma unroll 1
+      for (int n = 0; n < ROPE_DIM; ++n) shared.turns[lane][n] = __uint_as_float(0x7FC00000);
+    }
+    const int rows = __popc(__ballot_sync(0xFFFFFFFF, inside));
+    if (lane == 0) barrier_expect(turned, rows * ROPE_DIM * 4);
+    __syncwarp();
+    if (inside) {
+      bulk_copy(shared.turns[lane], a.cos_sin + position * ROPE_DIM, ROPE_DIM * 4, turned);
+    }
+  }
+
+  // Rotate back the rotary columns of a slice: the `threads` that work on it.
+  static __device__ __forceinline__ void turn(const Arguments& a, Shared& shared, int slice,
+                                              int own_slice, int thread, int threads) {
+    const int begin = slice * SLICE_K, end = begin + SLICE_K;
+    bool waited = false;
+#pragma unroll 1
+    for (int head = begin / HEAD_DIM; head * HEAD_DIM < end; ++head) {
+      const int tail = (head + 1) * HEAD_DIM - ROPE_DIM;
+      if (tail >= end || tail + ROPE_DIM <= begin) continue;
+      if (!waited) barrier_wait(shared_address(&shared.turned), 0);
+      waited = true;
+#pragma unroll 2
+      for (int i = thread; i < a.tokens * PAIRS; i += threads) {
+        const int token = i / PAIRS, pair = i % PAIRS, column = tail + 2 * pair;
+        if (SLICE_K % HEAD_DIM != 0 && (column < begin || column >= end)) continue;
+        u32* place = reinterpret_cast<u32*>(
+            &shared.x[token][(own_slice * SLICE_K + column - begin) * 2]);
+        const float re = __uint_as_float(*place << 16), im = __uint_as_float(*place & 0xFFFF0000);
+        const float2 by = *reinterpret_cast<const float2*>(&shared.turns[token][2 * pair]);
+        *place = bf16_pair(__fadd_rn(__fmul_rn(re, by.x), __fmul_rn(im, by.y)),
+                           __fsub_rn(__fmul_rn(im, by.x), __fmul_rn(re, by.y)));
+      }
+    }
+    if (waited) {
+      asm volatile("bar.sync %0, %1;" ::"r"(own_slice + 1), "r"(threads) : "memory");
+    }
+  }
+
+  static __device__ __forceinline__ void run(const Arguments& a) {
+    extern __shared__ __align__(128) u8 raw[];
+    Shared& shared = *reinterpret_cast<Shared*>(raw);
+    const int thread = threadIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int own_slice = warp % OWN_SLICES, row_group = warp / OWN_SLICES;
+    const int group = blockIdx.y, share = blockIdx.x / CLUSTER;
+    const int block_of_cluster = blockIdx.x % CLUSTER;
+    const int first = block_of_cluster * SPAN;
+    const u32 received = shared_address(&shared.received);
+
+    // The clusters of a group share its blocks; the first few take one more.
+    int block = share * a.blocks_each + min(share, a.blocks_left);
+    const int end = block + a.blocks_each + (share < a.blocks_left);
+    bool active = block + row_group / 2 < end;
+    const u16* rows =
+        a.weight +
+        static_cast<long long>(group * RANK + block * BLOCK_ROWS + row_group * 16 + lane / 4) * K +
+        first + own_slice * SLICE_K + lane % 4 * 8;
+    uint4 upper[DEPTH], lower[DEPTH];
+    auto ask = [&](int slot, int step) {
+      upper[slot] = stream(rows + step * 32);
+      lower[slot] = stream(rows + step * 32 + 8 * K);
+    };
+    if (thread == 0) {
+      barrier_init(shared_address(&shared.landed));
+      barrier_init(shared_address(&shared.turned));
+      barrier_init(received);
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    if (warp == 0) {
+      asm volatile("griddepcontrol.wait;" ::: "memory");
+      fetch(a, shared, lane, group * K + first);
+    }
+    if (active) {
+#pragma unroll
+      for (int i = 0; i < DEPTH; ++i) ask(i, i);
+    }
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    clear_padding(a, group * BLOCKS + block, end - block, block_of_cluster * THREADS + thread,
+                  CLUSTER * THREADS);
+    barrier_wait(shared_address(&shared.landed), 0);
+
+    const u8* x = shared.x[lane / 4] + own_slice * SLICE_K * 2 + lane % 4 * 16;
+#pragma unroll 1
+    for (int pass = 0;; ++pass) {
+      const int blocks = min(end - block, BLOCKS_AT_ONCE);
+      const int next = block + blocks;
+      if (thread == 0) {
+        const int owned = (a.tokens - block_of_cluster + CLUSTER - 1) / CLUSTER;
+        barrier_expect(received, blocks * max(owned, 0) * CLUSTER * BLOCK_ROWS * 4);
+      }
+      if (active) {
+        float sums[OCTETS][4] = {};
+#pragma unroll
+        for (int step = 0; step < STEPS; ++step) {
+          if (step == TURN_STEP && pass == 0) {
+            turn(a, shared, first / SLICE_K + own_slice, own_slice, row_group * 32 + lane,
+                 blocks * 64);
+          }
+          const uint4 up = upper[step % DEPTH], low = lower[step % DEPTH];
+#pragma unroll
+          for (int octet = 0; octet < OCTETS; ++octet) {
+            const uint4 v = *reinterpret_cast<const uint4*>(x + octet * 8 * X_ROW + step * 64);
+            mma(sums[octet], up.x, low.x, up.y, low.y, v.x, v.y);
+            mma(sums[octet], up.z, low.z, up.w, low.w, v.z, v.w);
+          }
+          if (step + DEPTH < STEPS) ask(step % DEPTH, step + DEPTH);
+        }
+        float* to = shared.sums[row_group / 2][own_slice] + row_group % 2 * 16 + lane / 4 +
+                    lane % 4 * 2 * SUM_ROW;
+#pragma unroll
+        for (int octet = 0; octet < OCTETS; ++octet) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            to[(octet * 8 + i % 2) * SUM_ROW + i / 2 * 8] = sums[octet][i];
+          }
+        }
+      }
+      active = next + row_group / 2 < end;
+      rows += static_cast<long long>(blocks) * BLOCK_ROWS * K;
+      if (active) {
+#pragma unroll
+        for (int i = 0; i < DEPTH; ++i) ask(i, i);
+      }
+      // The first time, peers must have set up their barriers.
+      if (pass == 0) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+      __syncthreads();
+#pragma unroll 1
+      for (int i = warp; i < blocks * TOKENS; i += WARPS) {
+        const int at = i / TOKENS, token = i % TOKENS;
+        if (token >= a.tokens) continue;
+        const float sum = tree<OWN_SLICES>(
+            [&](int s) { return shared.sums[at][s][token * SUM_ROW + lane]; });
+        const u32 owner = token % CLUSTER;
+        send(address_in(
+                 shared_address(&shared.inbox[at][token / CLUSTER][block_of_cluster][lane]), owner),
+             sum, address_in(received, owner));
+      }
+      bool waited = false;
+#pragma unroll 1
+      for (int i = warp; i < blocks * OWNED; i += WARPS) {
+        const int at = i / OWNED, token = i % OWNED * CLUSTER + block_of_cluster;
+        if (token >= a.tokens) continue;
+        if (!waited) barrier_wait(received, pass % 2);
+        waited = true;
+        const float sum =
+            tree<CLUSTER>([&](int b) { return shared.inbox[at][i % OWNED][b][lane]; });
+        finish(a, sum, token, group * BLOCKS + block + at, lane);
+      }
+      block = next;
+      if (block >= end) {
+        // Peers may still be sending to a block whose warps had nothing to wait for.
+        if (warp == 0) barrier_wait(received, pass % 2);
+        return;
+      }
+      // The inbox may be filled again once everyone has emptied it.
+      asm volatile("barrier.cluster.arrive.aligned;\n barrier.cluster.wait.aligned;" ::: "memory");
+    }
+  }
+};
+
+#define ENTRY(TOKENS, ...)                                                            \
+  extern "C" __global__ void                                                         \
+      __launch_bounds__(Kernel<TOKENS / 8, __VA_ARGS__>::THREADS, 1)                  \
+      wo_a_##TOKENS(const __grid_constant__ Arguments a) {                            \
+    Kernel<TOKENS / 8, __VA_ARGS__>::run(a);                                          \
+  }
+
+ENTRY(8, PLAN_8)
+ENTRY(16, PLAN_16)
+ENTRY(24, PLAN_24)
+ENTRY(32, PLAN_32)
