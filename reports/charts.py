@@ -139,10 +139,10 @@ def _forest(suites: Sequence[Suite], width: int) -> Markup:
     chart = layered.properties(
         width=width - 20, height=height, padding={"left": 10, "right": 10, "top": 4, "bottom": 4}
     ).configure_view(stroke=None)
-    return _inline(vl_convert.vegalite_to_svg(chart.to_dict()))
+    return inline(vl_convert.vegalite_to_svg(chart.to_dict()))
 
 
-def _inline(svg: str) -> Markup:
+def inline(svg: str) -> Markup:
     """An SVG document as part of an HTML page, which names it and tells it in words.
 
     Namespaces are the parser's business there; the white background would defy dark mode; and

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reports import arms, gaps, kernels, layers, methods, questions, suites, words
+from reports import arms, gaps, kernels, latency, layers, methods, questions, suites, words
 
 if TYPE_CHECKING:
     from reports.read import Run
@@ -21,6 +21,7 @@ class Page:
     layers: tuple[layers.Layer, ...]
     gaps: tuple[gaps.Gap, ...]
     kernel: kernels.KernelView | None
+    speed: latency.Speed | None
     figures: tuple[suites.Figure, ...]
     suites: tuple[suites.SuiteView, ...]
     names: arms.Names
@@ -43,6 +44,7 @@ def view(run: Run) -> Page:
         layers=parts,
         gaps=gaps.gaps(run),
         kernel=kernels.kernel_view(kernel) if kernel else None,
+        speed=latency.speed(run.folder),
         figures=suites.figures(run.result.suites),
         suites=suites.suite_views(run, answers),
         names=names,
