@@ -139,7 +139,7 @@ def _rows(evidence: Evidence | None) -> str:
 def _times(latency: Latency) -> Times:
     method = latency.method
     how = (
-        f"{method.get('figure', '')}; {method.get('sweeps', '?')} sweeps of "
+        f"{str(method.get('figure', '')).capitalize()}; {method.get('sweeps', '?')} sweeps of "
         f"{method.get('replays', '?')} replays, {method.get('weight_buffers', '?')} weight buffers "
         "in turn, so that none comes from the cache; every timed output was checked"
     )

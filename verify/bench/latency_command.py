@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 OURS = ("kernel:fused_cuda", "kernel:fused_triton")
 CHAINS = {
     "rope + split-K8 + reduce": "verify.bench.chains:split_k",
-    "rope + torch.bmm + quantise": "verify.bench.chains:bmm",
+    "rope + bmm + quantise": "verify.bench.chains:bmm",
 }
 FILE = "latency.json"
 
