@@ -15,6 +15,7 @@ from verify.stats.table import PairedTable
 from verify.stats.tango import TangoDifference
 from verify.stats.trials import (
     ALPHA,
+    CUT,
     METHODS,
     SETTINGS,
     Cell,
@@ -24,15 +25,8 @@ from verify.stats.trials import (
     plain_t,
 )
 
-RUNS = 300
-CHECKED = [
-    cell
-    for cell in cells()
-    if cell.controlled
-    and cell.setting.can_pass
-    and cell.repeats in (1, 2, 16)
-    and cell.scenario.startswith(("loss", "starts", "identical"))
-]
+RUNS = 200
+CHECKED = [cell for cell in cells() if cell.controlled and cell.setting.can_pass]
 
 
 def upper_limit(nominal, runs):
@@ -40,11 +34,27 @@ def upper_limit(nominal, runs):
     return nominal + 3 * np.sqrt(nominal * (1 - nominal) / runs)
 
 
+def test_every_kind_of_run_is_checked():
+    assert {cell.setting.name for cell in CHECKED} == {"GSM8K-like", "GPQA-like", "AIME-like"}
+    assert {cell.repeats for cell in CHECKED} == {1, 2, 4, 16}
+    assert {cell.method for cell in CHECKED} == set(METHODS)
+    assert {cell.scenario for cell in CHECKED} == {
+        "loss spread over flipping questions",
+        "loss in broken questions",
+        "questions shift both ways",
+        "identical repeats",
+        "starts shift runs, a start a repeat",
+        CUT,
+    }
+
+
 def test_no_method_passes_falsely_or_covers_too_little():
     rates = {cell: cell.rates(RUNS, np.random.default_rng(11)) for cell in CHECKED}
     for cell, found in rates.items():
         where = f"{cell.setting}, {cell.scenario}, {cell.repeats} repeats, {cell.method}"
         assert found.false_pass <= upper_limit(ALPHA, RUNS), where
+        if cell.scenario == CUT:  # an interval of answers as graded says nothing of the cut ones
+            continue
         for coverage in (found.coverage_at_margin, found.coverage_at_zero):
             assert 1 - coverage <= upper_limit(0.06, RUNS), where
     assert np.mean([found.false_pass for found in rates.values()]) <= ALPHA
@@ -67,9 +77,11 @@ def test_one_start_an_arm_is_rightly_called_not_controlled():
     assert cell.rates(500, np.random.default_rng(13)).false_pass > 0.1
 
 
-@pytest.mark.parametrize("setting", [SETTINGS[1], SETTINGS[3]], ids=lambda s: s.name)
-def test_looks_after_every_question_keep_their_level(setting):
-    found = early_stops(setting, 1, 150, np.random.default_rng(14))
+@pytest.mark.parametrize(
+    ("setting", "repeats"), [(SETTINGS[0], 1), (SETTINGS[1], 4), (SETTINGS[3], 1)]
+)
+def test_looks_after_every_question_keep_their_level(setting, repeats):
+    found = early_stops(setting, repeats, 150, np.random.default_rng(14))
     assert found.false_alarm <= upper_limit(0.05, 150)
     assert found.false_pass <= upper_limit(ALPHA, 150)
     assert 1 - found.coverage <= upper_limit(0.05, 150)
