@@ -113,6 +113,8 @@ class Item:
     """Its row in the source, from 0."""
     prompt: str
     target: str
+    worked: str = ""
+    """The right answer as its row holds it: where it has a worked solution, that."""
 
     @property
     def prompt_sha256(self) -> str:
@@ -206,7 +208,8 @@ class Suite:
             taken[ids[row]] = row
             words = self._words(*contents[row])
             target = self._reduced(source, row, words.pop("target"))
-            items.append(Item(ids[row], row, fill(prompt.template, shots=shown, **words), target))
+            asked = fill(prompt.template, shots=shown, **words)
+            items.append(Item(ids[row], row, asked, target, contents[row][1]))
         return Questions(tuple(sorted(items, key=lambda i: i.id)), shots, source, sha256, pinned)
 
     def _content(self, source: str, row: int, values: Mapping[str, Any]) -> list[str]:

@@ -41,6 +41,7 @@ FLOORS = [
         "verify.snapshot",
     },
     {"verify.runner", "verify.manifest", "verify.resume"},
+    {"verify.likelihood"},
     {"reports"},
     {"verify.kernel", "verify.evals", "verify.bench"},
     {"verify.__main__"},

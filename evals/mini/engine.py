@@ -77,6 +77,51 @@ class Engine:
         asked = sorted(encoded, key=lambda pair: (-len(pair[1]), pair[1]))
         return self._answers(deque(asked), max_tokens)
 
+    def score(self, texts: Sequence[tuple[str, str]]) -> Iterator[tuple[int, list[int], Tensor]]:
+        """What the model would say at each place of given (prompt, answer) pairs.
+
+        Yields a pair's index, the answer's tokens with the end [L], and the logits before each,
+        FP32 [L, vocabulary]. Every one comes of a decode step of at most `max_rows` rows, as in
+        `generate`; the same pairs in any order give the same logits.
+
+        Raises ValueError, before any score, for a word the model has no token for, or for a pair
+        longer than its context.
+        """
+        forced = sorted(
+            ((index, *self._forced(*text)) for index, text in enumerate(texts)),
+            key=lambda each: (-len(each[2]), each[1:]),
+        )
+        return self._scored(forced)
+
+    def _forced(self, prompt: str, answer: str) -> tuple[list[int], list[int]]:
+        asked, tokens = self._encode(prompt), [*tokenizer.encode(answer), tokenizer.END]
+        if len(asked) + len(tokens) > self.config.context:
+            raise ValueError(
+                f"prompt {prompt[:60]!r}: with its answer {len(asked) + len(tokens)} tokens, and "
+                f"the embedded model's context is {self.config.context}"
+            )
+        return asked, tokens
+
+    def _scored(
+        self, forced: list[tuple[int, list[int], list[int]]]
+    ) -> Iterator[tuple[int, list[int], Tensor]]:
+        c = self.config
+        for start in range(0, len(forced), self.max_rows):
+            batch = forced[start : start + self.max_rows]  # longest answers first
+            rows = self._read([(index, asked[:-1]) for index, asked, _ in batch])
+            store = torch.zeros(len(c.tables), len(rows), c.context, c.head_dim, device=self.device)
+            for row, sequence in enumerate(rows):
+                store[:, row, : sequence.length] = sequence.latents
+            given = [[tokenizer.SOLVE, *tokens] for _, _, tokens in batch]
+            steps = []
+            for place in range(len(given[0]) - 1):
+                live = sum(place < len(tokens) - 1 for tokens in given)
+                for sequence, tokens in zip(rows[:live], given[:live], strict=True):
+                    sequence.answer = [tokens[place]]
+                steps.append(self._step(rows[:live], store))
+            for row, (index, _, tokens) in enumerate(batch):
+                yield index, tokens, torch.stack([step[row] for step in steps[: len(tokens)]])
+
     def _encode(self, prompt: str) -> list[int]:
         tokens = [tokenizer.ASK, *tokenizer.encode(prompt), tokenizer.SOLVE]
         if len(tokens) >= self.config.context:
@@ -106,7 +151,9 @@ class Engine:
                 rows.append(sequence)
             if not rows:
                 return
-            self._step(rows, store)
+            chosen = self._step(rows, store).argmax(-1).tolist()
+            for sequence, token in zip(rows, chosen, strict=True):
+                sequence.answer.append(token)
             for row in reversed(range(len(rows))):
                 if (done := self._finished(rows[row], max_tokens)) is not None:
                     yield rows[row].index, done
@@ -139,8 +186,8 @@ class Engine:
             )
         ]
 
-    def _step(self, rows: list[_Sequence], store: Tensor) -> None:
-        """Append one token to each row's answer."""
+    def _step(self, rows: list[_Sequence], store: Tensor) -> Tensor:
+        """Read the last token of each row's answer: logits of the next, [rows, vocabulary]."""
         tokens = torch.tensor([[sequence.answer[-1]] for sequence in rows])
         steps = torch.tensor([[sequence.length] for sequence in rows])
         column = steps.to(self.device)
@@ -153,9 +200,9 @@ class Engine:
             return store[layer, : len(rows)]
 
         logits = self._forward(tokens, steps, remember, visible[:, None, None])
-        for sequence, token in zip(rows, logits[:, 0].argmax(-1).tolist(), strict=True):
+        for sequence in rows:
             sequence.length += 1
-            sequence.answer.append(token)
+        return logits[:, 0]
 
     @torch.no_grad()
     def _forward(

@@ -64,6 +64,11 @@ def encode(text: str) -> list[int]:
         ) from None
 
 
+def name(token: int) -> str:
+    """What one token stands for, special ones included."""
+    return _vocabulary()[token]
+
+
 def decode(tokens: Sequence[int]) -> str:
     """Text of some tokens, special ones left out."""
     vocabulary = _vocabulary()

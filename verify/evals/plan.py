@@ -114,7 +114,7 @@ def make(options: Options) -> Plan:
     """
     rules = options.rules
     config = read(Path(CONFIG))
-    names = _names(options.arms)
+    names = arm_names(options.arms)
     specs = arm_specs(names, options.arm, config)
     embedded = not specs[0].urls
     wanted = options.suite or (EMBEDDED_SUITES if embedded else ())
@@ -151,7 +151,12 @@ def make(options: Options) -> Plan:
     )
 
 
-def _names(arms: str) -> tuple[str, str]:
+def arm_names(arms: str) -> tuple[str, str]:
+    """The two names in --arms.
+
+    Raises:
+        UserError: it is not two different names.
+    """
     names = [name.strip() for name in arms.split(",")]
     if len(names) != 2 or names[0] == names[1] or not all(map(_is_name, names)):
         raise UserError(

@@ -28,6 +28,7 @@ from verify.evals.opinions import dependent
 from verify.evals.output import console_for_people
 from verify.evals.power import power
 from verify.evals.reporting import render, report
+from verify.evals.score import score
 from verify.files import write_json
 from verify.verdict import Verdict, combine
 
@@ -219,7 +220,7 @@ def _refuse_options_of_a_run(context: click.Context) -> None:
             )
 
 
-for subcommand in (compare, aa, power, grade, export, report):
+for subcommand in (compare, aa, power, grade, score, export, report):
     command.add_command(subcommand)
 
 

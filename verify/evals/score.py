@@ -1,0 +1,299 @@
+"""`score`: both arms score the same fixed texts, which sees more than right and wrong answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from rich.table import Table
+
+from verify import manifest
+from verify.arms import EmbeddedArm
+from verify.command import UserError
+from verify.evals import plan as planning
+from verify.evals.config import CONFIG, arm_specs, read
+from verify.evals.output import console_for_people
+from verify.evals.reporting import render
+from verify.evals.show import styled
+from verify.files import write_json
+from verify.likelihood import embedded, judging
+from verify.likelihood.scores import UnlikeTokensError, pair
+from verify.likelihood.texts import from_file, own_answers, solutions
+from verify.verdict import Verdict, combine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from verify.evals.config import ArmSpec
+    from verify.likelihood.judging import Result
+    from verify.likelihood.scores import Answer
+    from verify.likelihood.texts import Texts
+    from verify.runner import Task
+
+FILE, PLANNED = "score.json", "score-manifest.json"
+
+EMBEDDED_MARGIN = 1e-4
+"""Nats a token: other orders of summation move the embedded model's KL by less than 1e-12, wrong
+roundings of its codes by 1e-5, scales rounded down by 1.5e-3 (docs/likelihood.md)."""
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What will be scored, decided before anything runs."""
+
+    names: tuple[str, str]
+    specs: tuple[ArmSpec, ArmSpec]
+    tasks: tuple[Task, ...]
+    file: Texts | None
+    margin: float
+    margin_from: str
+
+
+@click.command()
+@click.option(
+    "--arms", default="base,pr", show_default=True, help="Names of the two arms, base first."
+)
+@click.option(
+    "--arm",
+    multiple=True,
+    metavar="NAME=MODULE:FUNCTION",
+    help="What an arm is, as for a run of questions.",
+)
+@click.option("--suite", multiple=True, help="Whose texts; by default those of the embedded model.")
+@click.option("--data", multiple=True, metavar="SUITE=PATH", help="A local file of a suite's rows.")
+@click.option("--unpinned", is_flag=True, help="Accept files of other hashes than suites pin.")
+@click.option(
+    "--texts",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help='Score these instead of a suite\'s: JSON lines {"prompt", "completion"}.',
+)
+@click.option(
+    "--own-answers",
+    is_flag=True,
+    help="Score what the base arm answers, also where rows have worked solutions.",
+)
+@click.option("--limit", type=click.IntRange(min=2), help="The first N texts by content hash.")
+@click.option(
+    "--margin",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="NATS",
+    help="The loss to rule out, in nats a token; by default above what harmless changes do.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder to write score.json into, also one that holds a run; by default a new one.",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the result here too.",
+)
+@click.pass_context
+def score(
+    context: click.Context, /, *, out: Path | None, json_file: Path | None, **words: Any
+) -> Verdict:
+    """Score the same texts under both arms, token by token, and compare.
+
+    The texts are a suite's worked solutions; where it has none, what the base arm answers. A pass
+    says nothing of accuracy, which a run of questions judges; a fail stands by itself.
+
+    Exit codes: 0 pass, 1 fail, 2 wrong use, 3 inconclusive, 4 invalid, 130 interrupted.
+    """
+    began = time.monotonic()
+    scoring = _plan(**words)
+    folder = _folder(out, scoring.names)
+    about = {
+        "command": manifest.command_line(context.command_path),
+        "started": manifest.now(),
+        "margin_nats": scoring.margin,
+        "margin_from": scoring.margin_from,
+        "arms": {
+            name: {"wo_a": spec.kernel or "kernel:chain"}
+            for name, spec in zip(scoring.names, scoring.specs, strict=True)
+        },
+        **manifest.environment(),
+    }
+    write_json(folder / PLANNED, about)  # before anything is scored
+    texts = _texts(scoring, folder, own=words["own_answers"])
+    results, told = _compare(scoring, texts)
+    document = {
+        "verdict": str(combine(each.verdict for each in results)),
+        "margin_nats": scoring.margin,
+        "texts": msgspec.to_builtins(results),
+        "manifest": {**about, **told, "seconds": round(time.monotonic() - began, 1)},
+    }
+    for path in filter(None, (folder / FILE, json_file)):
+        write_json(path, document)
+    _show(document, folder)
+    return Verdict(document["verdict"])
+
+
+def _plan(
+    *,
+    arms: str,
+    arm: tuple[str, ...],
+    suite: tuple[str, ...],
+    data: tuple[str, ...],
+    unpinned: bool,
+    file: Path | None,
+    own_answers: bool,
+    limit: int | None,
+    margin: float | None,
+) -> Scoring:
+    names = planning.arm_names(arms)
+    specs = arm_specs(names, arm, read(Path(CONFIG)))
+    if specs[0].urls:
+        raise UserError(
+            f"--arms {arms}: score reads the embedded model's logits, and these are servers; name "
+            "two kernels"
+        )
+    tasks: tuple[Task, ...] = ()
+    texts = None
+    if file is not None:
+        for option, given in (("--suite", suite), ("--data", data), ("--own-answers", own_answers)):
+            if given:
+                raise UserError(f"{option} and --texts name texts each; give one of them")
+        texts = from_file(file, limit)
+    else:
+        tasks = planning.make(
+            planning.Options(
+                arms=arms, arm=arm, suite=suite, data=data, limit=limit, full=False, margin=(),
+                unpinned=unpinned, redact=None, model=None, concurrency=(4,), repeats=None,
+                differ=(), require_path=(), no_early_stop=False, certificate=False, seed=0,
+                extend_capped=None,
+            )
+        ).tasks  # fmt: skip
+    return Scoring(
+        names,
+        specs,
+        tasks,
+        texts,
+        margin or EMBEDDED_MARGIN,
+        "--margin" if margin else "harmless changes measured",
+    )
+
+
+def _folder(out: Path | None, names: tuple[str, str]) -> Path:
+    stamp = manifest.now().replace("-", "").replace(":", "")
+    folder = out or Path("runs") / f"{stamp}-score-{'-'.join(names)}"
+    if (folder / FILE).exists():
+        raise UserError(f"{folder} holds a {FILE} already; name another folder with --out")
+    return folder
+
+
+def _texts(scoring: Scoring, folder: Path, *, own: bool) -> list[Texts]:
+    """Every kind of text; what the base arm must answer first, it answers now."""
+    if scoring.file is not None:
+        return [scoring.file]
+    found = []
+    for task in scoring.tasks:
+        worked = None if own else solutions(task.suite.spec, task.items)
+        if worked is None:
+            name = scoring.names[0]
+            arm = EmbeddedArm(name, scoring.specs[0].kernel, folder / f"score-{name}.log")
+            worked = asyncio.run(own_answers(arm, task.suite.spec, task.items))
+        found.append(worked)
+    return found
+
+
+def _compare(scoring: Scoring, texts: Sequence[Texts]) -> tuple[list[Result], dict[str, Any]]:
+    """Both arms, and base once more, in processes of their own; what the manifest says of it."""
+    asked = tuple((each.prompt, each.completion) for kind in texts for each in kind.texts)
+    (base, pr), (chain, kernel) = scoring.names, (spec.kernel for spec in scoring.specs)
+    answers = embedded.answers(
+        [
+            embedded.Job(base, chain, asked),
+            embedded.Job(base, chain, asked),
+            embedded.Job(pr, kernel, asked),
+        ]
+    )
+    for answer in answers:
+        if answer.misused:
+            raise UserError(str(answer.reason))
+    results, start = [], 0
+    for kind in texts:
+        mine = slice(start, start + len(kind.texts))
+        results.append(_result(scoring, kind, answers, mine))
+        start = mine.stop
+    calls = {name: dict(answers[place].calls) for name, place in ((base, 0), (pr, 2))}
+    return results, {"calls": calls, "method": answers[0].method}
+
+
+def _result(scoring: Scoring, texts: Texts, answers: Sequence[Answer], mine: slice) -> Result:
+    """What one kind of text came to."""
+    pr, margin = scoring.names[1], scoring.margin
+    reasons = [each.reason for each in answers if each.reason is not None]
+    if reasons:
+        return judging.invalid(texts, margin, reasons[0])
+    if not texts.texts:
+        return judging.invalid(texts, margin, f"{scoring.names[0]} finished no answer to score")
+    if scoring.specs[1].kernel and not answers[2].calls.get("fused"):
+        return judging.invalid(texts, margin, f"{pr} never took the fused path")
+    base, again, new = (each.scores[mine] for each in answers)
+    for name, scores in zip((*scoring.names[:1] * 2, pr), (base, again, new), strict=True):
+        wrong = [
+            text.item for text, each in zip(texts.texts, scores, strict=True) if not each.finite
+        ]
+        if wrong:
+            said = f"{name} gives figures that are no numbers for {len(wrong)} texts ({wrong[0]})"
+            return (judging.broken if name == pr else judging.invalid)(texts, margin, said)
+    try:
+        pairs = [pair(t.item, b, p) for t, b, p in zip(texts.texts, base, new, strict=True)]
+        noise = [pair(t.item, b, a) for t, b, a in zip(texts.texts, base, again, strict=True)]
+    except UnlikeTokensError as error:
+        return judging.invalid(texts, margin, str(error))
+    return judging.judge(texts, pairs, noise, margin=margin)
+
+
+_COLUMNS = (
+    "texts", "verdict", "items", "base\nnats", "diff\nnats", "95 %\ninterval", "KL\nnats",
+    "same\ntop %", "base to\nitself",
+)  # fmt: skip
+
+
+def _show(document: dict[str, Any], folder: Path) -> None:
+    console = console_for_people()
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1, 0, 0))
+    for name in _COLUMNS:
+        table.add_column(name, no_wrap=True)
+    for each in document["texts"]:
+        table.add_row(each["name"], styled(each["verdict"]), str(each["items"]), *_figures(each))
+    console.print(table)
+    for each in document["texts"]:
+        console.print(f"{each['name']} ({each['source']}): {each['reason']}", markup=False)
+    if all(each["noise"] and each["noise"]["identical"] for each in document["texts"]):
+        console.print("base scores itself bit for bit: it is deterministic, which is no proof")
+    margin = f"{document['margin_nats']:g} nats a token ({document['manifest']['margin_from']})"
+    console.print(f"margin {margin}, fixed before the run", markup=False)
+    where = folder / FILE
+    if (folder / "result.json").exists():
+        try:
+            where = render(folder)
+        except UserError as error:
+            console.print(str(error), markup=False)
+    verdict = document["verdict"]
+    console.print(styled(verdict.upper(), verdict), f"  {where}", sep="", markup=False)
+
+
+def _figures(each: dict[str, Any]) -> list[str]:
+    if each["difference"] is None:
+        return ["-"] * 6
+    low, high = each["difference"]["interval"] or (float("-inf"), float("inf"))
+    itself = each["noise"]
+    bound = "> " if each["kl_is_bound"] else ""
+    return [
+        f"{each['nll']['base']:.4f}",
+        f"{each['difference']['mean']:+.2g}",
+        f"{low:+.2g} to {high:+.2g}",
+        f"{bound}{each['kl']['mean']:.2g}",
+        f"{100 * each['agreement']:.2f}",
+        "identical" if itself["identical"] else f"{itself['difference']['mean']:+.2g}",
+    ]
