@@ -14,7 +14,6 @@ import numpy as np
 from evals.grading import grade
 from verify import resume
 from verify.arms import Failure
-from verify.command import UserError
 from verify.logs.run import columns
 from verify.looks import Look
 from verify.pairs import Asking, of_run
@@ -121,7 +120,7 @@ async def run(
             fixed = resume.of_arms(asking)
             if store is None:
                 store = begin({**resume.of_run(tasks, rules), **fixed})
-                _take_up(arms, tasks, looks, store)
+                _take_up(tasks, looks, store)
             resume.claim(store, fixed)
             await _together(
                 [_ask(arm, tasks, looks, store, heard, repeats=repeats) for arm in asking]
@@ -161,24 +160,16 @@ def _turns(arms: tuple[Arm, Arm], tasks: Sequence[Task]) -> Iterator[tuple[tuple
             yield (arm,), range(repeat, repeat + 1)
 
 
-def _take_up(
-    arms: tuple[Arm, Arm], tasks: Sequence[Task], looks: Sequence[Look], store: Store
-) -> None:
+def _take_up(tasks: Sequence[Task], looks: Sequence[Look], store: Store) -> None:
     """Keep the questions, and hear what earlier processes of this run were answered."""
     for task in tasks:
         if next(store.items(task.name), None) is None:
             store.add_items(
                 StoredItem(task.name, item.id, item.prompt, item.target) for item in task.items
             )
-    for number, task in enumerate(tasks):
+    for task, look in zip(tasks, looks, strict=False):
         for record in store.records(task.name):
-            if arms[0].answered_by == "embedded":
-                raise UserError(
-                    "the embedded model answers all at once, and cannot go on where it was "
-                    "interrupted; name another folder with --out"
-                )
-            if looks:
-                looks[number].heard(record)
+            look.heard(record)
 
 
 def _nothing_left(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from verify.command import UserError
 from verify.store import FILE_NAME, Store
+from verify.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,15 +19,23 @@ if TYPE_CHECKING:
 
 
 def unfinished(folder: Path) -> bool:
-    """Whether the folder holds a run that did not come to its end."""
-    return (folder / FILE_NAME).exists() and not (folder / "result.json").exists()
+    """Whether the folder holds a run that did not come to its end, or to no valid one."""
+    if not (folder / FILE_NAME).exists():
+        return False
+    try:
+        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        return bool(result["verdict"] == Verdict.INVALID)
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
 
 
 def advice(folder: Path) -> str:
     """What is kept of an interrupted run, and the command that goes on with it."""
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        command = str(manifest["go_on_with"])
+        command = manifest["go_on_with"] or "its command in another folder: it has to start again"
     except (OSError, ValueError, TypeError, KeyError):
         command = f"the command that began it, with --out {folder}"
     try:

@@ -206,6 +206,9 @@ def command(
     for path in filter(None, (folder / "result.json", json_file)):
         write_json(path, document)
     _show(console, document, folder)
+    if unfinished(folder) and document["manifest"]["unanswered"]:
+        unanswered = document["manifest"]["unanswered"]
+        click.echo(f"{unanswered} questions have no answer{_rest(document['manifest'])}", err=True)
     return Verdict(document["verdict"])
 
 
@@ -231,7 +234,8 @@ def _folder(out: Path | None, plan: Plan) -> Path:
         stamp = manifest.now().replace("-", "").replace(":", "")
         folder = Path("runs") / f"{stamp}-{'-'.join(plan.names)}"
     held = [name for name in RUN_FILES if (folder / name).exists()]
-    if held and not unfinished(folder):
+    # the embedded model answers all at once, and starts again
+    if held and not (plan.specs[0].urls and unfinished(folder)):
         raise UserError(f"{folder} holds a run already; name another folder with --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -246,7 +250,7 @@ def _run(plan: Plan, folder: Path, program: str, console: Console, began: float)
     arms = plan.arms(folder)
     about = {
         "command": manifest.command_line(program),
-        "go_on_with": manifest.go_on_with(program, folder),
+        "go_on_with": manifest.go_on_with(program, folder) if plan.specs[0].urls else None,
         "started": manifest.now(),
         "rules": asdict(plan.rules),
         "declared_to_differ": list(plan.differ),
@@ -287,13 +291,13 @@ def _run(plan: Plan, folder: Path, program: str, console: Console, began: float)
             settings = {arm.name: arm.settings().get("compared", {}) for arm in arms}
             unequal = list(differences(settings, plan.differ))
             suites = runner.conclude(arms, plan.tasks, plan.rules, opened[0], unequal)
-            extractors = dependent(list(opened[0].records()), plan.tasks, plan.names)
+            records = list(opened[0].records())
+            extractors = dependent(records, plan.tasks, plan.names)
         except KeyboardInterrupt:
             if opened:
                 describe(interrupted=manifest.now())
                 click.echo(
-                    f"{len(kept)} answers are kept in {folder / store.FILE_NAME}; go on with: "
-                    f"{about['go_on_with']}",
+                    f"{len(kept)} answers are kept in {folder / store.FILE_NAME}{_rest(about)}",
                     err=True,
                 )
             raise
@@ -302,9 +306,18 @@ def _run(plan: Plan, folder: Path, program: str, console: Console, began: float)
                 each.close()
             _leave_nothing_empty(folder)
     described = describe(
-        finished=manifest.now(), seconds=round(time.monotonic() - began, 1), extended=extended
+        finished=manifest.now(),
+        seconds=round(time.monotonic() - began, 1),
+        extended=extended,
+        unanswered=sum(record.error is not None for record in records),
     )
     return _document(suites, extractors, described, folder)
+
+
+def _rest(described: Mapping[str, Any]) -> str:
+    """How to ask what was not answered, if that can be."""
+    command = described["go_on_with"]
+    return f"; go on with: {command}" if command else ""
 
 
 def _document(
