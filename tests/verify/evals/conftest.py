@@ -8,7 +8,7 @@ import pytest
 
 from tests.verify.evals.sums import solver, write_suite
 from verify.command import run
-from verify.evals import command, opinions
+from verify.evals import command, opinions, program
 
 
 @pytest.fixture
@@ -41,6 +41,17 @@ def second_opinions():
 def _few_second_opinions(request, monkeypatch):
     if "second_opinions" not in request.fixturenames:
         monkeypatch.setattr(opinions, "available", lambda: False)
+
+
+@pytest.fixture
+def page():
+    """Ask for this where a run's page matters; drawing it takes longer than a run."""
+
+
+@pytest.fixture(autouse=True)
+def _few_pages(request, monkeypatch):
+    if "page" not in request.fixturenames:
+        monkeypatch.setattr(program, "render", lambda folder: folder / "report.html")
 
 
 @pytest.fixture

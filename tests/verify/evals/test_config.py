@@ -222,6 +222,7 @@ def test_an_unpinned_file_is_told_in_the_manifest(evals, suite, servers, here):
     assert result(here / "pinned")["manifest"]["suites"]["sums"]["data_pinned"]
 
 
+@pytest.mark.usefixtures("page")
 def test_redaction_is_the_suites_default_and_can_be_asked_for(evals, suite, servers, here):
     toml = here / "sums" / "suite.toml"
     toml.write_text(toml.read_text().replace("[source]", "redact = true\n[source]", 1))
@@ -245,6 +246,7 @@ def test_a_suite_has_its_own_number_of_repeats(evals, suite, servers, here):
         assert len(result(here / name)["manifest"]["suites"]["sums"]["orders"]) == repeats
 
 
+@pytest.mark.usefixtures("page")
 def test_keys_stand_nowhere(evals, suite, here, monkeypatch):
     import sys
 

@@ -53,6 +53,7 @@ def model(completion, wrong=(), refused=()):
     return behave
 
 
+@pytest.mark.usefixtures("page")
 def test_it_is_asked_graded_and_not_repeated(evals, rows, fake_server, here):
     base = fake_server(model(fake_server.completion, wrong={3, 4}))
     pr = fake_server(model(fake_server.completion, wrong={4, 5}, refused={6}))

@@ -6,11 +6,13 @@ from tests.verify.evals.sums import kept, number_of, result, solver
 from verify.store import Store
 
 
+@pytest.mark.usefixtures("page")
 def test_a_run_against_two_servers(evals, suite, servers, here):
     code, out, err = evals("--suite", suite, *servers(wrong={5, 7}), "--out", "run", "--json", "r")
     assert (code, err) == (0, "")
     assert "PASS" in out
     assert "report.html" in out
+    assert (here / "run" / "report.html").exists()
     found = result(here / "run")
     assert json.loads((here / "r").read_text()) == found
     assert found["verdict"] == "pass"

@@ -53,6 +53,7 @@ def test_a_folder_with_a_page_of_something_else_is_refused(evals, suite, servers
     assert (here / "run" / "report.html").read_text() == "mine"
 
 
+@pytest.mark.usefixtures("page")
 def test_a_plain_install_ends_in_the_verdict_without_a_page(
     evals, suite, servers, here, monkeypatch
 ):
@@ -68,6 +69,7 @@ def test_a_plain_install_ends_in_the_verdict_without_a_page(
     assert "it needs altair" in err
 
 
+@pytest.mark.usefixtures("page")
 def test_the_page_can_be_made_again(evals, suite, servers, here):
     evals("--suite", suite, *servers(wrong={5}), "--out", "run")
     page = (here / "run" / "report.html").read_text()
