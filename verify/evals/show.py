@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from verify.stats.families import all_pass_p
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -44,6 +46,9 @@ def comparison(console: Console, result: Mapping[str, Any]) -> None:
         console.print(f"{suite['suite']}: {suite['reason']}", markup=False)
         for detail in _details(suite):
             console.print(f"  {detail}", markup=False)
+    p_values = {suite["suite"]: suite["noninferiority"]["p"] for suite in result["suites"]}
+    if len(p_values) > 1 and None not in p_values.values():
+        console.print(f"every suite at its margin: p = {_p(all_pass_p(p_values))}", markup=False)
     for note in result["manifest"]["notes"]:
         console.print(f"note: {note}", markup=False)
     console.print(styled(result["verdict"].upper(), result["verdict"]))

@@ -62,14 +62,6 @@ class PairedScores:
             return None
         return float(2 * student.sf(abs(self.estimate) / error, self.differences.size - 1))
 
-    def interval(self, confidence: float = 0.95) -> tuple[float, float] | None:
-        """The paired t interval; None where nothing varies."""
-        error = self.standard_error
-        if not error:
-            return None
-        reach = student.isf((1 - confidence) / 2, self.differences.size - 1) * error
-        return self.estimate - float(reach), self.estimate + float(reach)
-
     def bca_interval(
         self, rng: np.random.Generator, confidence: float = 0.95, resamples: int = 9999
     ) -> tuple[float, float] | None:

@@ -20,7 +20,7 @@ from verify.stats.bounded import BoundedMean
 from verify.stats.exact import ExactDifference
 from verify.stats.mcnemar import harm, mcnemar
 from verify.stats.newcombe import newcombe_interval
-from verify.stats.sizes import least_margin
+from verify.stats.sizes import answers_needed, least_margin
 from verify.stats.table import PairedTable
 from verify.stats.tango import TangoDifference
 
@@ -42,6 +42,7 @@ def page() -> str:
         "GSM8K, what the other runs allow": other_runs(),
         "AIME: 28 and 28 of 30": aime(),
         "GPQA: 167 to 174 of 198, 16 and 12 answers cut": gpqa(),
+        "Questions x repeats for a margin: 5 % one-sided, power 80 %, equal arms": sizes(),
         "A rule in use elsewhere: unpaired, standard deviation 50 (TensorRT-LLM)": unpaired_rule(),
     }
     text = (
@@ -161,6 +162,15 @@ def gpqa() -> Iterator[Row]:
     yield "right among the finished", f"{100 * done[0]:.1f} % and {100 * done[1]:.1f} %"
     rates = [[c, GPQA_ITEMS - c] for c in capped]
     yield "16 to 12 cut, unpaired Fisher", f"p = {fisher_exact(rates).pvalue:.2f}"
+
+
+def sizes() -> Iterator[Row]:
+    """If noise is all that two answers to a question differ by."""
+    margins = (0.005, 0.01, 0.02, 0.03, 0.05)
+    yield "questions that flip", ", ".join(f"{100 * margin:g}" for margin in margins) + " points"
+    for flips in (0.0076, 0.03, 0.12):
+        needed = (answers_needed(flips, margin, alpha=0.05) for margin in margins)
+        yield f"{100 * flips:g} %", ", ".join(f"{each:,}" for each in needed)
 
 
 def unpaired_rule() -> Iterator[Row]:

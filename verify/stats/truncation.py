@@ -93,15 +93,6 @@ class LengthChange:
         """1.02 means that PR's answers are 2 % longer."""
         return float(np.exp(self.logs.estimate))
 
-    def interval(self, confidence: float = 0.95) -> tuple[float, float] | None:
-        """Interval for `ratio`; None where nothing varies."""
-        found = self.logs.interval(confidence)
-        return None if found is None else (float(np.exp(found[0])), float(np.exp(found[1])))
-
-    def p(self, rng: np.random.Generator) -> float:
-        """Two-sided p-value of "no change", by swapping the arms of each item."""
-        return self.logs.permutation_p(rng)
-
 
 def length_change(base_tokens: ArrayLike, pr_tokens: ArrayLike) -> LengthChange:
     """Compare answer lengths in tokens, [items, repeats]; NaN: missing."""
