@@ -11,7 +11,7 @@ from evals.opinion import LIMIT_S, Asked, start
 from verify.pool import Lost, Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from evals.suite import Spec
     from verify.runner import Task
@@ -78,3 +78,16 @@ def dependent(
         if bool(theirs[1]) - bool(theirs[0]) != pr.correct - base.correct:
             of_suite["items"] = list(dict.fromkeys([*of_suite["items"], base.item]))
     return found
+
+
+def hanging(extractors: Mapping[str, Mapping[str, Any]] | None) -> Iterator[str]:
+    """What `dependent` found, a line a suite in which anything was."""
+    for suite, found in (extractors or {}).items():
+        items = found["items"]
+        if items:
+            more = f" and {len(items) - 5:,} more" if len(items) > 5 else ""
+            yield (
+                f"{suite}: the arms' difference on {len(items):,} question"
+                f"{'s' if len(items) > 1 else ''} depends on who grades "
+                f"({found['by']} disagrees on {', '.join(items[:5])}{more})"
+            )

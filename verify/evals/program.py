@@ -24,7 +24,7 @@ from verify.evals.export import export
 from verify.evals.going_on import only_here, unfinished
 from verify.evals.grade import grade
 from verify.evals.noise import aa
-from verify.evals.opinions import dependent
+from verify.evals.opinions import dependent, hanging
 from verify.evals.output import console_for_people
 from verify.evals.power import power
 from verify.evals.reporting import render, report
@@ -357,6 +357,8 @@ def _show(console: Console, document: dict[str, Any], folder: Path) -> None:
         where = str(render(folder))
     except UserError as error:
         where = str(error)
+    for line in hanging(document["extractors"]):
+        console.print(line, markup=False)
     show.verdicts(console, document, where)
 
 

@@ -199,12 +199,15 @@ def test_questions_whose_difference_hangs_on_the_grader_are_listed(evals, suite,
 
     one, other = fake_server(solver(fake_server.completion)), fake_server(behave)
     arms = ["--arm", f"base={one.url}", "--arm", f"pr={other.url}"]
-    code, _, err = evals("--suite", suite, *arms, "--out", "run")
+    code, out, err = evals("--suite", suite, *arms, "--out", "run")
     assert code == 0, err
     (hangs,) = {r.item for r in kept(here / "run") if r.rule == "boxed"}
     assert result(here / "run")["extractors"]["sums"] == {
         "by": "math-verify", "pairs": 1, "items": [hangs]
     }  # fmt: skip
+    assert (
+        f"difference on 1 question depends on who grades (math-verify disagrees on {hangs})" in out
+    )
 
 
 def test_an_unpinned_file_is_told_in_the_manifest(evals, suite, servers, here):

@@ -11,6 +11,7 @@ from verify.stats.bounded import BoundedMean
 from verify.stats.exact import ExactDifference
 from verify.stats.populations import Population
 from verify.stats.repeats import compare_repeats
+from verify.stats.sequential import EProcess
 from verify.stats.table import PairedTable
 from verify.stats.tango import TangoDifference
 from verify.stats.trials import (
@@ -157,3 +158,11 @@ def test_the_command_writes_its_page(tmp_path, monkeypatch):
     assert "--simulations 40 --seed 1" in text
     assert all(isinstance(c, Cell) and c.scenario in text for c in few)
     assert not list(tmp_path.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("items", [30, 198, 1319])
+def test_bounds_that_are_proved_need_larger_margins(items):
+    gaffke, betting, *others = calibration.flawless_margins(items)
+    assert gaffke == pytest.approx(-BoundedMean.of(np.zeros(items)).lower(ALPHA), rel=1e-6)
+    assert gaffke < betting < min(others)
+    assert EProcess.certificate(betting).update(np.zeros(items))[-1] == pytest.approx(1 / ALPHA)
