@@ -27,8 +27,11 @@ _SAFE = 1.001
 """Covers what the bounds leave out: their own FP32 evaluation (below 2.5e-4 at 4096 terms) and
 the higher-order terms of (1 + u)^n."""
 
-_FLOOR_TOP = 2.0**8
+_TOP = 2.0**8
 """The largest power of two that E4M3 holds: where the OCP rule puts a block's largest binade."""
+
+_ROUNDS_UP = 1.9375
+"""The least significand that rounds up to 2 in four bits."""
 
 _TILE_ROWS, _TILE_COLUMNS = 128, 4
 
@@ -208,12 +211,15 @@ def quantise(y: Tensor, contract: Contract = CONTRACTS[DEFAULT]) -> Quantised:
     judged = amax.isfinite()
     scales = scale_byte(amax, contract)
     powers = formats.e8m0_values(y.device)[scales][:, :, None]
+    at_zero = (scales == 0)[:, :, None]
+    if contract.byte_zero == "halved":
+        powers = torch.where(at_zero, 2 * powers, powers)
     codes = formats.e4m3_codes(blocks / powers)
-    if contract.zero_at_byte_zero:
-        codes = torch.where((scales == 0)[:, :, None], codes & 0x80, codes)
+    if contract.byte_zero == "zeros":
+        codes = torch.where(at_zero, codes & 0x80, codes)
     if contract.specials == "nan":
-        scales = torch.where(judged, scales, 0xFF)
-        codes = torch.where(judged[:, :, None], codes, formats.E4M3_NAN)
+        scales = torch.where(amax.isnan(), 0xFF, scales)
+        codes = torch.where(amax.isnan()[:, :, None], formats.E4M3_NAN, codes)
         judged = torch.ones_like(judged)
     return Quantised(codes.view(y.shape), scales.to(torch.uint8), judged)
 
@@ -221,17 +227,19 @@ def quantise(y: Tensor, contract: Contract = CONTRACTS[DEFAULT]) -> Quantised:
 def scale_byte(amax: Tensor, contract: Contract = CONTRACTS[DEFAULT]) -> Tensor:
     """The byte of FP64 block maxima, INT64; for NaN and Inf 254.
 
-    Found by search in the table of all 255 powers of two: the smallest that 448 times it is not
-    below amax, or the largest that 256 times it is not above.
+    Found by search in the table of all 255 powers of two: the smallest that 448 (or 256) times it
+    is not below amax, or the largest that 256 times it is not above.
     """
     powers = formats.e8m0_values(amax.device)[:255]
     if contract.least_amax:
         least = torch.tensor(contract.least_amax, dtype=torch.float32).to(torch.float64)
         amax = torch.maximum(amax, least.to(amax.device))
-    if contract.scale == "floor":
-        byte = torch.searchsorted(_FLOOR_TOP * powers, amax, right=True) - 1
+    if contract.scale in ("floor", "even"):
+        least = _TOP * powers * (1 if contract.scale == "floor" else _ROUNDS_UP / 2)
+        byte = torch.searchsorted(least, amax, right=True) - 1
     else:
-        byte = torch.searchsorted(formats.E4M3_MAX * powers, amax)
+        most = (_TOP if contract.scale == "ceil" else formats.E4M3_MAX) * powers
+        byte = torch.searchsorted(most, amax)
     return byte.clamp(0, 254)
 
 

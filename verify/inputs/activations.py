@@ -75,13 +75,13 @@ def spread(case: Case, random: Generator) -> Tensor:
 
 
 def cancelling(case: Case, random: Generator) -> Tensor:
-    """Pairs of heads of size 128 that cancel, but for one column in sixteen of size 2^-7."""
+    """Halves of the heads of size 128 that cancel, but for one column in sixteen of size 2^-7."""
     large = 128 * draw.normal(_wide(case), random)
     return _all_but_few_cancel(case, large, 2.0**-7 * draw.normal(_wide(case), random), random)
 
 
 def _all_but_few_cancel(case: Case, large: Tensor, small: Tensor, random: Generator) -> Tensor:
-    """Equal values in both heads of a pair (the weights are opposed), small ones in between.
+    """Equal values in both halves of the heads (the weights are opposed), small ones in between.
 
     A lone last head is small throughout, so that it hides nothing.
     """
@@ -104,7 +104,9 @@ def wide_integers(case: Case, random: Generator) -> Tensor:
 
 def cancelling_integers(case: Case, random: Generator) -> Tensor:
     """As `cancelling`, in integers, and the large ones of one sign."""
-    large = wide_integers(case, random).abs()
+    large = draw.integers(
+        weights.WIDE_ACTIVATION // 2, weights.WIDE_ACTIVATION, _wide(case), random
+    )
     return _all_but_few_cancel(case, large, integers(case, random), random)
 
 

@@ -1,4 +1,4 @@
-"""Weights, FP32 [G, R, K] rounded to BF16: dense, integers, opposed head pairs, one or two ones."""
+"""Weights, FP32 [G, R, K] rounded to BF16: dense, integers, opposed halves, one or two ones."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def _weights_wide(shape: Shape, random: Generator) -> Tensor:
 
 
 def pair_up(values: Tensor, shape: Shape, sign: float) -> Tensor:
-    """Copy each even head to the odd head after it, times sign."""
+    """Copy each head of the first half to one of the second half, times sign."""
     split = values.view(*values.shape[:-1], shape[2], shape[3]).clone()
     pairs = shape[2] // 2
-    split[..., 1 : 2 * pairs : 2, :] = sign * split[..., 0 : 2 * pairs : 2, :]
+    split[..., pairs : 2 * pairs, :] = sign * split[..., :pairs, :]
     return split.view(values.shape)
 
 
@@ -87,8 +87,9 @@ def _weights_opposed(shape: Shape, random: Generator) -> Tensor:
 
 
 def _weights_opposed_integers(shape: Shape, random: Generator) -> Tensor:
-    """Large ones of one sign in each head: sums grow to 2^19 and more before they cancel."""
-    return pair_up(_weights_wide(shape, random).abs(), shape, -1.0)
+    """Of one sign in each half, and large: sums pass 2^20 within a head before they cancel."""
+    most = wide_weight(_dense(shape)[2])
+    return pair_up(draw.integers(-(-most // 2), most, _dense(shape), random), shape, -1.0)
 
 
 def chosen(shape: Shape) -> Tensor:
