@@ -31,6 +31,7 @@ FLOORS = [
         "verify.client",
         "verify.differences",
         "verify.embedded",
+        "verify.limits",
         "verify.evidence",
         "verify.launched",
         "verify.looks",

@@ -7,6 +7,8 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from verify.arms import Completion, Failure, one_line
 from verify.client import Client, RequestError
 from verify.command import UserError
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
     from evals.suite import Spec
+    from verify.limits import Limits
     from verify.site import Site
 
 
@@ -30,6 +33,8 @@ class ServerArm:
         client: how to reach it; by default a client of each address with its own defaults.
         headers: sent with every request.
         body: parameters of every question, over those of its suite.
+        limits: how long and how often it is asked.
+        stream: whether answers are asked for token by token.
         site: the machine room: what else is to be done with the servers.
     """
 
@@ -45,6 +50,8 @@ class ServerArm:
         client: Client | None = None,
         headers: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        stream: bool = False,
         site: Site | None = None,
     ) -> None:
         self.name = name
@@ -53,7 +60,12 @@ class ServerArm:
         self.model = model
         self.concurrency = concurrency
         self._clients = (
-            [client] if client else [Client(u, headers=headers, body=body) for u in urls]
+            [client]
+            if client
+            else [
+                Client(url, headers=headers, body=body, limits=limits, stream=stream)
+                for url in urls
+            ]
         )
         self._body = dict(body or {})
         self._site = site
@@ -63,6 +75,11 @@ class ServerArm:
         self._retries = 0
         self._failures: Counter[str] = Counter()
         self._answered_as: Counter[str] = Counter()
+
+    @property
+    def client(self) -> Client:
+        """Of its first address."""
+        return self._clients[0]
 
     async def start(self) -> None:
         """Start the server if it is ours, connect, and settle which model to ask for."""
@@ -131,10 +148,13 @@ class ServerArm:
 
     async def _ask(self, spec: Spec, prompt: str, seed: int) -> Completion | Failure:
         assert self.model is not None, "asked before the start"
-        client = min(self._clients, key=lambda each: each.flying)
+        up = [client for client in self._clients if client.gone is None] or self._clients
+        client = min(up, key=lambda each: each.flying)
         try:
             reply = await client.ask(prompt, spec.prompt.style, self.model, spec.sampling, seed)
         except RequestError as error:
+            if client.gone is not None and any(other.gone is None for other in self._clients):
+                return await self._ask(spec, prompt, seed)
             self._failures[error.kind] += 1
             self._retries += len(error.tries)
             tries = f" (after {len(error.tries) + 1} attempts)" if error.tries else ""
@@ -170,6 +190,7 @@ class ServerArm:
             "model": self.model,
             "concurrency": self.concurrency,
             "body": self._body,
+            "stream": self._clients[0].stream,
             **(self._site.compared() if self._site is not None else {}),
         }
 
@@ -183,6 +204,8 @@ class ServerArm:
             "concurrency": self.concurrency,
             "extra_parameters": self._clients[0].extras,
             "body": self._body,
+            "stream": self._clients[0].stream,
+            "limits": msgspec.structs.asdict(self._clients[0].limits),
             "retries": self._retries,
             "failures": dict(self._failures),
             "answered_as": dict(self._answered_as),
@@ -195,6 +218,7 @@ class ServerArm:
         return {
             "model": self.model,
             "body": self._body,
+            "stream": self._clients[0].stream,
             "extra_parameters": self._clients[0].extras,
             **(self._site.compared() if self._site is not None else {}),
         }

@@ -9,8 +9,9 @@ from aiohttp import web
 
 from evals.suite import Sampling
 from tests.verify.fault_server import FaultServer
-from verify.client import Client, Limits, RequestError
+from verify.client import Client, RequestError
 from verify.client.replies import Stream
+from verify.limits import Limits
 
 SAMPLING = Sampling(max_tokens=20, stop=("Question:",))
 
@@ -29,7 +30,9 @@ def ask(
     """Reply or RequestError of each of `times` requests, one after the other."""
 
     async def go():
-        limits = Limits(attempts, timeout_s, patience_s=patience_s, first_wait_s=0.001)
+        limits = Limits(
+            attempts=attempts, request_s=timeout_s, patience_s=patience_s, first_wait_s=0.001
+        )
         one = client or Client(server.url, limits=limits, **options)
         found = []
         async with one:

@@ -2,17 +2,18 @@
 
 import asyncio
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from evals.suite import Sampling
 from tests.verify.fault_server import FAULTS, FaultServer
-from verify.client import Client, Limits, RequestError
+from verify.client import Client, RequestError
+from verify.limits import Limits
 
 SAMPLING = Sampling(max_tokens=20)
 LIMITS = Limits(attempts=3, request_s=60, first_wait_s=0.001, patience_s=60, largest_body=1 << 20)
-HURRIED = replace(LIMITS, request_s=0.3, gap_s=0.15)
+HURRIED = structs.replace(LIMITS, request_s=0.3, gap_s=0.15)
 ALONE = [
     (name, style, stream)
     for name, fault in FAULTS.items()
@@ -87,7 +88,7 @@ def test_all_failures_together(stream):
 
     prompts = sums(400)
     with FaultServer(choose).running() as server:
-        found = ask(server, prompts, replace(LIMITS, request_s=2, gap_s=1), stream=stream)
+        found = ask(server, prompts, structs.replace(LIMITS, request_s=2, gap_s=1), stream=stream)
     answered = [reply for reply in found if not isinstance(reply, Exception)]
     for i, reply in enumerate(found):
         if isinstance(reply, Exception):

@@ -4,8 +4,9 @@ import pytest
 
 from evals.suite import load
 from verify.arms import Completion, Failure
-from verify.client import Client, Limits
+from verify.client import Client
 from verify.command import UserError
+from verify.limits import Limits
 from verify.servers import ServerArm
 
 
@@ -116,3 +117,35 @@ def test_a_server_that_is_not_there_is_one_line():
     arm = ServerArm("pr", "http://127.0.0.1:9/v1", client=Client("http://127.0.0.1:9/v1"))
     with pytest.raises(UserError, match=r"arm pr: no server answers at http://127.0.0.1:9/v1"):
         start(arm)
+
+
+def test_of_several_servers_those_that_are_up_answer_everything(fake_server):
+    from aiohttp import web
+
+    broken = fake_server(lambda *_: web.Response(status=500, text="no"))
+    well = fake_server(lambda body, _: fake_server.completion(text=body["prompt"]))
+    limits = Limits(attempts=2, patience_s=0, first_wait_s=0.001)
+    arm = ServerArm("pr", [broken.url, well.url], concurrency=8, limits=limits)
+    prompts = [f"p{i}" for i in range(30)]
+    answers = asyncio.run(collect(arm, load("gsm8k").spec, prompts))
+    lost = {i for i, found in answers if isinstance(found, Failure)}
+    assert len(answers) == 30
+    assert len(lost) < 8, "what was under way when it was given up is asked of the other"
+    assert {i: found.text for i, found in answers if i not in lost} == {
+        i: prompt for i, prompt in enumerate(prompts) if i not in lost
+    }
+    assert any("was given up" in problem for problem in arm.problems("gsm8k"))
+
+
+def test_a_server_that_was_given_up_may_be_started_anew(fake_server):
+    from aiohttp import web
+
+    well = []
+    server = fake_server(
+        lambda *_: fake_server.completion() if well else web.Response(status=401, text="no")
+    )
+    arm = server_arm(server)
+    spec = load("gsm8k").spec
+    assert isinstance(asyncio.run(collect(arm, spec, ["p"]))[0][1], Failure)
+    well.append(True)
+    assert isinstance(asyncio.run(collect(arm, spec, ["p"]))[0][1], Completion)

@@ -6,7 +6,7 @@ import asyncio
 import random
 import resource
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import aiohttp
@@ -14,6 +14,7 @@ import msgspec
 
 from verify.client.failures import LONGEST_WAIT_S, Again, RequestError, refused
 from verify.client.replies import Stream, model_names, whole
+from verify.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,35 +35,6 @@ HELPLESS = frozenset({"http_401", "http_403", "http_404", "http_405", "redirect"
 """What no other question will mend, if it is the first thing that a server says."""
 _LONGEST_REUNION_S = 5.0  # between attempts to reach a server that does not answer
 _AFTER_DONE_S = 1.0  # for the end of a stream that said it was done
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How long and how often a server is asked before a failure stands.
-
-    Attributes:
-        attempts: how often a request is sent before a transient failure stands.
-        request_s: seconds for the whole of a reply; None: 600, or 0.2 for every token that may be
-            generated if that is more.
-        gap_s: seconds between two tokens of a stream; the first may take as long as it likes.
-        connect_s: seconds for a connection.
-        patience_s: seconds without one usable reply after which a server that keeps failing is
-            given up; so long one that restarts is waited for.
-        first_wait_s: seconds before the second attempt; doubles from then on.
-        largest_body: bytes of a reply.
-    """
-
-    attempts: int = 5
-    request_s: float | None = None
-    gap_s: float = 120.0
-    connect_s: float = 30.0
-    patience_s: float = 120.0
-    first_wait_s: float = 0.5
-    largest_body: int = 1 << 26
-
-    def seconds(self, max_tokens: int) -> float:
-        """For a reply of so many tokens."""
-        return self.request_s if self.request_s is not None else max(600.0, 0.2 * max_tokens)
 
 
 class Client:
@@ -109,6 +81,8 @@ class Client:
 
     async def __aenter__(self) -> Self:
         _many_files()
+        # the server may be another one than when it was last asked
+        self.gone, self._answered, self._failing = None, False, 0
         self._session = aiohttp.ClientSession(
             # the deadlines are ours, for they move with every token
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_s),
@@ -136,6 +110,27 @@ class Client:
         seconds = min(self.limits.seconds(0), 60.0)
         found = await self._exchange("GET", "models", None, seconds)
         return model_names(b"" if isinstance(found, Stream) else found)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> bytes:
+        """What a request other than a question brings; `path` is seen from the base address.
+
+        Raises:
+            RequestError: no whole body came, after as many attempts as make sense.
+        """
+        content = msgspec.json.encode({**body, **self.body})
+        tries = 0
+        while True:
+            try:
+                found = await self._exchange("POST", path, content, self.limits.seconds(0))
+            except RequestError as error:
+                tries += 1
+                if not self._worth_another(error, tries):
+                    raise
+                await asyncio.sleep(self._wait_s(error, tries))
+            else:
+                if isinstance(found, Stream):
+                    raise RequestError("bad_body", "a stream, which was not asked for")
+                return found
 
     async def ask(
         self,

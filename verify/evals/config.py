@@ -12,6 +12,7 @@ import msgspec
 
 from verify.arms import normalised, secrets
 from verify.command import UserError
+from verify.limits import Limits
 from verify.snapshot import commit_of
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class ArmSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         kernel: `module:function` behind WO-A of the embedded model.
         headers: sent with every request; `$NAME` is an environment variable, for keys.
         body: parameters of every question, beside and over those of the suite.
+        limits: how long and how often the server is asked before a failure stands.
+        stream: whether answers are asked for token by token, so that `limits.gap_s` holds.
         commit: what the server was built from.
         source: the folder that it was built from; nobody may change it during a run.
         launch: the command that starts the server, anew for every repeat.
@@ -46,6 +49,8 @@ class ArmSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kernel: str | None = None
     headers: dict[str, str] = {}
     body: dict[str, Any] = {}
+    limits: Limits = Limits()
+    stream: bool = False
     commit: str | None = None
     source: str | None = None
     launch: tuple[str, ...] = ()
@@ -78,7 +83,18 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 DEFAULT_ARMS = {"base": ArmSpec(), "pr": ArmSpec(kernel="kernel:fused_triton")}
-OF_SERVERS = ("model", "headers", "body", "commit", "source", "launch", "ready", "env", "path")
+OF_SERVERS = (
+    "model",
+    "headers",
+    "body",
+    "stream",
+    "commit",
+    "source",
+    "launch",
+    "ready",
+    "env",
+    "path",
+)
 
 
 def read(path: Path) -> Config:
@@ -239,6 +255,8 @@ def server_arm(
         concurrency=concurrency,
         headers=headers,
         body=spec.body,
+        limits=spec.limits,
+        stream=spec.stream,
         site=site,
     )
 
