@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from verify.evals import show
 from verify.evals.margins import Margin, embedded, margin_of
 from verify.evals.output import console_for_people
 from verify.evals.plan import given_margins
+from verify.evals.subsets import Subsets
 from verify.files import write_json
 from verify.logs.run import manifest_beside
 from verify.pairs import Asking, of_run, scores
@@ -126,14 +126,14 @@ def _read(
         if name not in names:
             raise UserError(f"--margin {name}: no such suite here; it holds {', '.join(names)}")
     margins = {n: margin_of(n, by_suite.get(n, everywhere), arms) for n in names}
-    subsets = None if split is None else _subsets(split)
+    subsets = None if split is None else Subsets.read(split)
     deterministic = embedded(arms)
     suites: list[SuiteScores] = []
     for name, judged_at in margins.items():
         pairs, whole = _scores(name, arms, judged_at, allow_unequal=allow_unequal)
         whole = replace(whole, deterministic=deterministic)
         items = [item for item, usable in zip(pairs.items, pairs.usable, strict=True) if usable]
-        suites += [whole] if subsets is None else _split(whole, items, subsets, split)
+        suites += [whole] if subsets is None else _split(whole, items, subsets)
     return Compared(arms, tuple(suites), margins, tuple(_notes(arms, margins)))
 
 
@@ -221,47 +221,19 @@ def _asking(suite: str, arms: tuple[Log, Log]) -> Asking | None:
     )
 
 
-def _subsets(path: Path) -> dict[str, str]:
-    """Each item's subset."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file)
-            if not {"item", "subset"} <= set(rows.fieldnames or ()):
-                raise UserError(f"{path}: has no columns item and subset; name them in line 1")
-            found: dict[str, str] = {}
-            for row in rows:
-                item, subset = row["item"], row["subset"]
-                if not item or not subset:
-                    raise UserError(f"{path}, line {rows.line_num}: item or subset is empty")
-                if found.setdefault(item, subset) != subset:
-                    raise UserError(f"{path}, line {rows.line_num}: item {item!r} stands twice")
-            return found
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: is no CSV file ({error})") from None
-
-
-def _split(
-    whole: SuiteScores, items: Sequence[str], subsets: dict[str, str], path: Path | None
-) -> list[SuiteScores]:
+def _split(whole: SuiteScores, items: Sequence[str], subsets: Subsets) -> list[SuiteScores]:
     """One suite a subset, in the order of their names."""
-    lacking = next((item for item in items if item not in subsets), None)
-    if lacking is not None:
-        raise UserError(f"{path}: item {lacking!r} of suite {whole.suite} is in no subset")
-    names = np.array([subsets[item] for item in items])
     return [
         replace(
             whole,
-            suite=f"{whole.suite}/{subset}",
+            suite=name,
             base=whole.base[rows],
             pr=whole.pr[rows],
             truncated=_rows(whole.truncated, rows),
             tokens=_rows(whole.tokens, rows),
             asked=_asked(whole.asked, rows),
         )
-        for subset in sorted(set(names.tolist()))
-        for rows in [np.flatnonzero(names == subset)]
+        for name, rows in subsets.rows(whole.suite, items)
     ]
 
 

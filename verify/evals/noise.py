@@ -15,6 +15,7 @@ from verify import logs, manifest
 from verify.command import UserError
 from verify.evals import show
 from verify.evals.output import console_for_people
+from verify.evals.subsets import Subsets
 from verify.files import write_json
 from verify.stats.evidence import ALPHA, start_shift
 from verify.stats.noise import flips_within
@@ -59,6 +60,12 @@ class ArmNoise:
 @click.option("--filter", "filter_", help="Which of lm-evaluation-harness's answer filters.")
 @click.option("--metric", help="Which metric or scorer, where a log holds several.")
 @click.option(
+    "--split",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="CSV",
+    help="Measure subsets: a file with the columns item and subset.",
+)
+@click.option(
     "--json",
     "json_file",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -73,6 +80,7 @@ def aa(
     suite: str | None,
     filter_: str | None,
     metric: str | None,
+    split: Path | None,
     json_file: Path | None,
 ) -> Verdict:
     """Noise of one arm: its flips against itself, and shifts of whole runs.
@@ -82,7 +90,8 @@ def aa(
     Exit codes: 0 answers vary as independent ones do, 2 wrong use, 3 whole runs shift, 4 invalid.
     """
     arm = logs.read_arm(runs, suite=suite, choice=logs.Choice(filter_, metric))
-    suites = [_measure(name, table) for name, table in arm.suites.items()]
+    tables = arm.suites if split is None else _subsets(arm.suites, Subsets.read(split))
+    suites = [_measure(name, table) for name, table in tables.items()]
     document = {
         "verdict": str(combine(each.verdict for each in suites)),
         "suites": msgspec.to_builtins(suites),
@@ -98,6 +107,15 @@ def aa(
         write_json(json_file, document)
     _show(suites, arm.notes)
     return Verdict(document["verdict"])
+
+
+def _subsets(suites: dict[str, Columns], subsets: Subsets) -> dict[str, Columns]:
+    """A table for each subset of each suite."""
+    return {
+        name: table.taken(np.flatnonzero(np.isin(table.item, codes)))
+        for suite, table in suites.items()
+        for name, codes in subsets.rows(suite, list(table.items))
+    }
 
 
 def _measure(suite: str, table: Columns) -> ArmNoise:

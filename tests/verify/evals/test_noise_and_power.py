@@ -61,6 +61,21 @@ def test_identical_repeats(evals, here):
     assert "answer every item alike" in out
 
 
+def test_subsets_are_measured_apart(evals, here):
+    files = repeats(here, [set(), set(), set(range(0, 60, 2))])  # even ones shift
+    rows = [f"q{n},{'odd' if n % 2 else 'even'}" for n in range(300)]
+    (here / "split.csv").write_text("\n".join(["item,subset", *rows]))
+    code, _, err = evals("aa", *files, "--split", "split.csv", "--json", "aa.json")
+    assert (code, err) == (3, "")
+    even, odd = json.loads((here / "aa.json").read_text())["suites"]
+    assert (even["suite"], even["items"], even["verdict"]) == ("s/even", 150, "inconclusive")
+    assert (odd["suite"], odd["flips"], odd["verdict"]) == ("s/odd", 0, "pass")
+    (here / "split.csv").write_text("item,subset\nq0,a\nq0,b\n")
+    code, out, err = evals("aa", *files, "--split", "split.csv")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "item 'q0' is in two subsets" in err
+
+
 def test_an_unanswered_request_is_invalid(evals, here):
     one, other = repeats(here, [{1}, {2}])
     rows = [json.loads(line) for line in other.read_text().splitlines()]
