@@ -6,7 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 import msgspec
@@ -16,7 +16,7 @@ from verify import manifest
 from verify.arms import EmbeddedArm
 from verify.command import UserError
 from verify.evals import plan as planning
-from verify.evals.config import CONFIG, arm_specs, read
+from verify.evals.config import CONFIG, arm_specs, read, server_arm
 from verify.evals.output import console_for_people
 from verify.evals.reporting import render
 from verify.evals.show import styled
@@ -34,12 +34,20 @@ if TYPE_CHECKING:
     from verify.likelihood.scores import Answer
     from verify.likelihood.texts import Texts
     from verify.runner import Task
+    from verify.servers import ServerArm
+
+    Asked = tuple[tuple[str, str], ...]
 
 FILE, PLANNED = "score.json", "score-manifest.json"
 
 EMBEDDED_MARGIN = 1e-4
 """Nats a token: other orders of summation move the embedded model's KL by less than 1e-12, wrong
 roundings of its codes by 1e-5, scales rounded down by 1.5e-3 (docs/likelihood.md)."""
+
+
+SERVER_MARGIN = 0.01
+"""Nats a token: on a real model harmless changes of arithmetic moved the likelihood by up to
+0.0033 +- 0.0027, a 4-bit cache by 0.066 +- 0.011 (docs/likelihood.md)."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,21 @@ class Scoring:
     file: Texts | None
     margin: float
     margin_from: str
+    model: str | None
+
+    @property
+    def served(self) -> bool:
+        """Whether the arms are servers."""
+        return bool(self.specs[0].urls)
+
+    def arm(self, place: int, folder: Path) -> EmbeddedArm | ServerArm:
+        """Base (0) or PR (1), not started; what their processes print goes into `folder`."""
+        name, spec = self.names[place], self.specs[place]
+        if not spec.urls:
+            return EmbeddedArm(name, spec.kernel, folder / f"score-{name}.log")
+        return server_arm(
+            name, spec, folder, model=self.model, concurrency=1, longest={}, required=()
+        )
 
 
 @click.command()
@@ -61,8 +84,9 @@ class Scoring:
 @click.option(
     "--arm",
     multiple=True,
-    metavar="NAME=MODULE:FUNCTION",
-    help="What an arm is, as for a run of questions.",
+    metavar="NAME=URL|MODULE:FUNCTION",
+    help="What an arm is, as for a run of questions; a server must tell log-probabilities of "
+    "prompts.",
 )
 @click.option("--suite", multiple=True, help="Whose texts; by default those of the embedded model.")
 @click.option("--data", multiple=True, metavar="SUITE=PATH", help="A local file of a suite's rows.")
@@ -78,6 +102,7 @@ class Scoring:
     is_flag=True,
     help="Score what the base arm answers, also where rows have worked solutions.",
 )
+@click.option("--model", help="The model to ask servers for; not needed where they offer one.")
 @click.option("--limit", type=click.IntRange(min=2), help="The first N texts by content hash.")
 @click.option(
     "--margin",
@@ -116,14 +141,16 @@ def score(
         "margin_nats": scoring.margin,
         "margin_from": scoring.margin_from,
         "arms": {
-            name: {"wo_a": spec.kernel or "kernel:chain"}
+            name: {"base_url": list(spec.urls)}
+            if spec.urls
+            else {"wo_a": spec.kernel or "kernel:chain"}
             for name, spec in zip(scoring.names, scoring.specs, strict=True)
         },
         **manifest.environment(),
     }
     write_json(folder / PLANNED, about)  # before anything is scored
     texts = _texts(scoring, folder, own=words["own_answers"])
-    results, told = _compare(scoring, texts)
+    results, told = _compare(scoring, texts, folder)
     document = {
         "verdict": str(combine(each.verdict for each in results)),
         "margin_nats": scoring.margin,
@@ -147,14 +174,13 @@ def _plan(
     own_answers: bool,
     limit: int | None,
     margin: float | None,
+    model: str | None,
 ) -> Scoring:
     names = planning.arm_names(arms)
     specs = arm_specs(names, arm, read(Path(CONFIG)))
-    if specs[0].urls:
-        raise UserError(
-            f"--arms {arms}: score reads the embedded model's logits, and these are servers; name "
-            "two kernels"
-        )
+    served = bool(specs[0].urls)
+    if model is not None and not served:
+        raise UserError("--model names the model of a server, and both arms are embedded")
     tasks: tuple[Task, ...] = ()
     texts = None
     if file is not None:
@@ -166,18 +192,25 @@ def _plan(
         tasks = planning.make(
             planning.Options(
                 arms=arms, arm=arm, suite=suite, data=data, limit=limit, full=False, margin=(),
-                unpinned=unpinned, redact=None, model=None, concurrency=(4,), repeats=None,
+                unpinned=unpinned, redact=None, model=model, concurrency=(1,), repeats=None,
                 differ=(), require_path=(), no_early_stop=False, certificate=False, seed=0,
                 extend_capped=None,
             )
         ).tasks  # fmt: skip
+        for task in tasks:
+            if task.suite.spec.prompt.style != "completion":
+                raise UserError(
+                    f"suite {task.name} is asked as a chat, and a server scores plain texts only; "
+                    "name a suite of style completion, or --texts FILE"
+                )
     return Scoring(
         names,
         specs,
         tasks,
         texts,
-        margin or EMBEDDED_MARGIN,
+        margin or (SERVER_MARGIN if served else EMBEDDED_MARGIN),
         "--margin" if margin else "harmless changes measured",
+        model,
     )
 
 
@@ -197,24 +230,18 @@ def _texts(scoring: Scoring, folder: Path, *, own: bool) -> list[Texts]:
     for task in scoring.tasks:
         worked = None if own else solutions(task.suite.spec, task.items)
         if worked is None:
-            name = scoring.names[0]
-            arm = EmbeddedArm(name, scoring.specs[0].kernel, folder / f"score-{name}.log")
+            arm = scoring.arm(0, folder)
             worked = asyncio.run(own_answers(arm, task.suite.spec, task.items))
         found.append(worked)
     return found
 
 
-def _compare(scoring: Scoring, texts: Sequence[Texts]) -> tuple[list[Result], dict[str, Any]]:
-    """Both arms, and base once more, in processes of their own; what the manifest says of it."""
+def _compare(
+    scoring: Scoring, texts: Sequence[Texts], folder: Path
+) -> tuple[list[Result], dict[str, Any]]:
+    """Both arms, and base once more; what the manifest says of it."""
     asked = tuple((each.prompt, each.completion) for kind in texts for each in kind.texts)
-    (base, pr), (chain, kernel) = scoring.names, (spec.kernel for spec in scoring.specs)
-    answers = embedded.answers(
-        [
-            embedded.Job(base, chain, asked),
-            embedded.Job(base, chain, asked),
-            embedded.Job(pr, kernel, asked),
-        ]
-    )
+    answers = _served(scoring, folder, asked) if scoring.served else _embedded(scoring, asked)
     for answer in answers:
         if answer.misused:
             raise UserError(str(answer.reason))
@@ -223,34 +250,67 @@ def _compare(scoring: Scoring, texts: Sequence[Texts]) -> tuple[list[Result], di
         mine = slice(start, start + len(kind.texts))
         results.append(_result(scoring, kind, answers, mine))
         start = mine.stop
-    calls = {name: dict(answers[place].calls) for name, place in ((base, 0), (pr, 2))}
-    return results, {"calls": calls, "method": answers[0].method}
+    told = {
+        name: {"calls": dict(answer.calls), "method": answer.method}
+        for name, answer in zip(scoring.names, (answers[0], answers[2]), strict=True)
+    }
+    return results, {"told": told}
+
+
+def _embedded(scoring: Scoring, asked: Asked) -> list[Answer]:
+    """Base, base again and PR, in processes of their own."""
+    jobs = [
+        embedded.Job(name, spec.kernel, asked)
+        for name, spec in zip(scoring.names, scoring.specs, strict=True)
+    ]
+    return embedded.answers([jobs[0], jobs[0], jobs[1]])
+
+
+def _served(scoring: Scoring, folder: Path, asked: Asked) -> list[Answer]:
+    """Base, base again and PR, one after the other; each anew where it is started by us."""
+    from verify.likelihood import servers  # noqa: PLC0415 - needs an optional extra
+
+    base, pr, again = (
+        asyncio.run(servers.answer(cast("ServerArm", scoring.arm(place, folder)), asked))
+        for place in (0, 1, 0)
+    )
+    return [base, again, pr]
 
 
 def _result(scoring: Scoring, texts: Texts, answers: Sequence[Answer], mine: slice) -> Result:
     """What one kind of text came to."""
-    pr, margin = scoring.names[1], scoring.margin
-    reasons = [each.reason for each in answers if each.reason is not None]
-    if reasons:
-        return judging.invalid(texts, margin, reasons[0])
-    if not texts.texts:
-        return judging.invalid(texts, margin, f"{scoring.names[0]} finished no answer to score")
-    if scoring.specs[1].kernel and not answers[2].calls.get("fused"):
-        return judging.invalid(texts, margin, f"{pr} never took the fused path")
+    margin = scoring.margin
+    problem = _problem(scoring, texts, answers)
+    if problem is not None:
+        return judging.invalid(texts, margin, problem)
     base, again, new = (each.scores[mine] for each in answers)
-    for name, scores in zip((*scoring.names[:1] * 2, pr), (base, again, new), strict=True):
-        wrong = [
-            text.item for text, each in zip(texts.texts, scores, strict=True) if not each.finite
-        ]
+    for name, scores, judge in (
+        (scoring.names[0], base + again, judging.invalid),
+        (scoring.names[1], new, judging.broken),
+    ):
+        wrong = sum(not each.finite for each in scores)
         if wrong:
-            said = f"{name} gives figures that are no numbers for {len(wrong)} texts ({wrong[0]})"
-            return (judging.broken if name == pr else judging.invalid)(texts, margin, said)
+            said = f"{name} gives figures that are no numbers, {wrong} times in {len(scores)}"
+            return judge(texts, margin, said)
     try:
         pairs = [pair(t.item, b, p) for t, b, p in zip(texts.texts, base, new, strict=True)]
         noise = [pair(t.item, b, a) for t, b, a in zip(texts.texts, base, again, strict=True)]
     except UnlikeTokensError as error:
         return judging.invalid(texts, margin, str(error))
-    return judging.judge(texts, pairs, noise, margin=margin)
+    return judging.judge(texts, pairs, noise, margin=margin, kl_is_bound=scoring.served)
+
+
+def _problem(scoring: Scoring, texts: Texts, answers: Sequence[Answer]) -> str | None:
+    """Why there is nothing to compare."""
+    for answer in answers:
+        if answer.reason is not None:
+            return answer.reason
+    if not texts.texts:
+        return f"{scoring.names[0]} finished no answer to score"
+    if scoring.specs[1].kernel and not answers[2].calls.get("fused"):
+        return f"{scoring.names[1]} never took the fused path"
+    methods = sorted({each.method for each in answers})
+    return f"the arms tell by {' and by '.join(methods)}" if len(methods) > 1 else None
 
 
 _COLUMNS = (
@@ -270,7 +330,7 @@ def _show(document: dict[str, Any], folder: Path) -> None:
     for each in document["texts"]:
         console.print(f"{each['name']} ({each['source']}): {each['reason']}", markup=False)
     if all(each["noise"] and each["noise"]["identical"] for each in document["texts"]):
-        console.print("base scores itself bit for bit: it is deterministic, which is no proof")
+        console.print("base scores itself bit for bit: it is deterministic, which proves nothing")
     margin = f"{document['margin_nats']:g} nats a token ({document['manifest']['margin_from']})"
     console.print(f"margin {margin}, fixed before the run", markup=False)
     where = folder / FILE

@@ -65,7 +65,7 @@ def test_a_wrong_kernel_fails_in_a_process_of_its_own(evals, here, texts):
     assert kind["scored"][0]["divergence"]["base"] != kind["scored"][0]["divergence"]["pr"]
     planned = json.loads((here / "run" / "score-manifest.json").read_text())
     assert planned["margin_nats"] == found["margin_nats"] == 1e-4
-    assert found["manifest"]["calls"]["base"].keys() == {"chain"}
+    assert found["manifest"]["told"]["base"]["calls"].keys() == {"chain"}
 
 
 @pytest.mark.usefixtures("kernels", "in_this_process")
@@ -75,7 +75,7 @@ def test_a_wrong_kernel_fails_in_a_process_of_its_own(evals, here, texts):
         ("kernel:chain", 0, "a loss of 0.0001 nats a token is ruled out"),
         ("mine_scored:refuses", 4, "pr never took the fused path"),
         ("mine_scored:raises", 4, "arm pr: RuntimeError: bad launch"),
-        ("mine_scored:junk", 1, "figures that are no numbers for 4 texts"),
+        ("mine_scored:junk", 1, "pr gives figures that are no numbers, 4 times in 4"),
     ],
 )
 def test_what_it_says_of_kernels(evals, texts, kernel, code, words):
@@ -104,7 +104,22 @@ def test_worked_solutions_and_where_there_are_none_what_base_answers(evals, here
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--arm", "base=http://h:1", "--arm", "pr=http://h:2"], "these are servers"),
+        (["--arm", "base=http://h:1", "--arm", "pr=http://h:2"], "servers have no default suite"),
+        (
+            [
+                "--arm",
+                "base=http://h:1",
+                "--arm",
+                "pr=http://h:2",
+                "--suite",
+                "gsm8k_chat",
+                "--data",
+                "gsm8k_chat=chat.jsonl",
+                "--unpinned",
+            ],
+            "gsm8k_chat is asked as a chat",
+        ),
+        (["--model", "m", "--texts", "texts.jsonl"], "--model names the model of a server"),
         (["--texts", "texts.jsonl", "--suite", "mini-aime"], "--suite and --texts name texts each"),
         (["--texts", "absent.jsonl"], "--texts absent.jsonl cannot be read"),
         (["--texts", "empty.jsonl"], "holds no line"),
@@ -120,6 +135,9 @@ def test_worked_solutions_and_where_there_are_none_what_base_answers(evals, here
 @pytest.mark.usefixtures("texts", "in_this_process")
 def test_wrong_use(evals, here, words, said):
     for name, content in {
+        "chat": "".join(
+            json.dumps({"question": str(n), "answer": f"#### {n}"}) + "\n" for n in range(9)
+        ),
         "empty": "\n",
         "twice": (json.dumps(FOUR[0]) + "\n") * 2,
         "bad": '{"prompt": 3}',
