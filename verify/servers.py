@@ -81,11 +81,6 @@ class ServerArm:
         """Of its first address."""
         return self._clients[0]
 
-    @property
-    def client(self) -> Client:
-        """Of its first address."""
-        return self._clients[0]
-
     async def start(self) -> None:
         """Start the server if it is ours, connect, and settle which model to ask for."""
         if self._site is not None:

@@ -132,27 +132,6 @@ class Client:
                     raise RequestError("bad_body", "a stream, which was not asked for")
                 return found
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> bytes:
-        """What a request other than a question brings; `path` is seen from the base address.
-
-        Raises:
-            RequestError: no whole body came, after as many attempts as make sense.
-        """
-        content = msgspec.json.encode({**body, **self.body})
-        tries = 0
-        while True:
-            try:
-                found = await self._exchange("POST", path, content, self.limits.seconds(0))
-            except RequestError as error:
-                tries += 1
-                if not self._worth_another(error, tries):
-                    raise
-                await asyncio.sleep(self._wait_s(error, tries))
-            else:
-                if isinstance(found, Stream):
-                    raise RequestError("bad_body", "a stream, which was not asked for")
-                return found
-
     async def ask(
         self,
         prompt: str,
