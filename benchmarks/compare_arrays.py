@@ -2,7 +2,8 @@
 
     python benchmarks/compare_arrays.py [QUESTIONS] [REPEATS]
 
-Also the exact unconditional test at the size of GSM8K. The targets are 1 s each.
+Also the exact unconditional test at the size of GSM8K, and the verdicts of three suites with all
+their figures, once and with repeats. The targets are 1 s each.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from verify.stats.exact import ExactDifference
 from verify.stats.noise import flip_rates, start_noise
 from verify.stats.repeats import compare_repeats
+from verify.stats.suite import SuiteScores, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +29,30 @@ def timed(what: str, work: Callable[[], object]) -> None:
     found = work()
     clock, processor = time.perf_counter() - clock, time.process_time() - processor
     print(f"{clock:7.3f} s ({processor:.3f} s of processor)  {what}: {found}")
+
+
+def suite(items: int, repeats: int) -> SuiteScores:
+    """Two arms of a suite, with some answers cut, and their lengths."""
+    rng = np.random.default_rng(items)
+    right = rng.random((items, 1)) < 0.9
+    base, pr = (right ^ (rng.random((items, repeats)) < 0.02) for _ in "bp")
+    cut = rng.random((2, items, repeats)) < 0.01
+    return SuiteScores(
+        suite=f"of {items}",
+        base=base.astype(np.float64),
+        pr=pr.astype(np.float64),
+        truncated=(cut[0], cut[1]),
+        margin=0.03,
+        floor=0.05,
+        starts=(range(repeats), range(repeats)),
+        tokens=(rng.integers(9, 999, base.shape) * 1.0, rng.integers(9, 999, base.shape) * 1.0),
+        asked=rng.permutation(items),
+    )
+
+
+def verdicts(suites: list[SuiteScores]) -> Callable[[], str]:
+    """What judges them, and says how."""
+    return lambda: ", ".join(str(found.verdict) for found in judge(suites))
 
 
 def main(questions: int, repeats: int) -> None:
@@ -50,6 +76,9 @@ def main(questions: int, repeats: int) -> None:
     timed("exact test, 1,319 questions", lambda: f"p = {gsm8k.noninferiority(0.01):.4f}")
     hard = ExactDifference(lost=660, gained=650, items=1319)
     timed("exact test, nearly all discordant", lambda: f"p = {hard.noninferiority(0.05):.4f}")
+    for several in (1, 4):
+        suites = [suite(items, several) for items in (1319, 198, 30)]
+        timed(f"GSM8K, GPQA and AIME, {several} x", verdicts(suites))
 
 
 if __name__ == "__main__":
