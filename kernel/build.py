@@ -49,18 +49,22 @@ class Plan:
         tokens: most tokens, a multiple of 8.
         cluster: thread blocks that share rows of the weight, a power of two up to 8.
         blocks: 32-row blocks of the weight that a cluster takes in one pass.
+        tiles: 16-row tiles of a warp, 1 or 2.
         depth: steps of 32 columns of weights that a warp has in flight.
+        early: those of them that are asked for before x.
     """
 
     tokens: int
     cluster: int
     blocks: int
+    tiles: int
     depth: int
+    early: int
 
     @property
     def threads(self) -> int:
         """Of a thread block."""
-        return SLICES // self.cluster * self.blocks * 2 * 32
+        return SLICES // self.cluster * self.blocks * 2 // self.tiles * 32
 
     def shared_bytes(self, shape: Shape) -> int:
         """Dynamic shared memory of a thread block; the source asserts it."""
@@ -73,7 +77,7 @@ class Plan:
         return -(-(x + turns + sums + inbox + 24) // 128) * 128
 
 
-PLANS = tuple(Plan(tokens, 2, 1, 4) for tokens in (8, 16, 24, 32))
+PLANS = tuple(Plan(tokens, 2, 1, 1, 4, 2) for tokens in (8, 16, 24, 32))
 
 
 def source(shape: Shape) -> str:
@@ -86,11 +90,10 @@ def source(shape: Shape) -> str:
         "ROPE_DIM": shape.rope_dim,
     }
     lines = [f"constexpr int {name} = {value};" for name, value in sizes.items()]
-    lines += [
-        f"#define PLAN_{plan.tokens} {plan.cluster}, {plan.blocks}, {plan.depth}, "
-        f"{plan.shared_bytes(shape)}"
-        for plan in PLANS
-    ]
+    for plan in PLANS:
+        given = (plan.cluster, plan.blocks, plan.tiles, plan.depth, plan.early)
+        numbers = ", ".join(map(str, (*given, plan.shared_bytes(shape))))
+        lines.append(f"#define PLAN_{plan.tokens} {numbers}")
     return "\n".join([*lines, f'#line 1 "{SOURCE.name}"', SOURCE.read_text(encoding="utf-8")])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
@@ -14,6 +15,24 @@ ALIGNMENT = 16
 
 class ContractError(ValueError):
     """An argument outside the contract: one line naming argument, value and rule."""
+
+
+class Candidate(Protocol):
+    """A WO-A kernel: what everything that takes one calls."""
+
+    def __call__(
+        self,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        cos_sin: torch.Tensor,
+        positions: torch.Tensor,
+        *,
+        head_dim: int = 512,
+        out: torch.Tensor | None = None,
+        q: torch.Tensor | None = None,
+        scales: torch.Tensor | None = None,
+    ) -> None:
+        """Write `out`, or `q` and `scales`; arguments as `kernel.chain.chain`."""
 
 
 @dataclass(frozen=True)

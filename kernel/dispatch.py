@@ -5,32 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
 
 from kernel.chain import chain
 from kernel.contract import ContractError
+from kernel.fused_cuda import PROVEN, fused_cuda
 from kernel.fused_triton import MAX_TOKENS, fused_triton
 
 if TYPE_CHECKING:
-    import torch
-
-
-class Candidate(Protocol):
-    """A WO-A kernel; arguments as `kernel.chain.chain`."""
-
-    def __call__(
-        self,
-        x: torch.Tensor,
-        weight: torch.Tensor,
-        cos_sin: torch.Tensor,
-        positions: torch.Tensor,
-        *,
-        head_dim: int = 512,
-        out: torch.Tensor | None = None,
-        q: torch.Tensor | None = None,
-        scales: torch.Tensor | None = None,
-    ) -> None:
-        """Write `out`, or `q` and `scales`."""
+    from kernel.contract import Candidate
 
 
 @dataclass(frozen=True)
@@ -44,12 +29,14 @@ class Decision:
 class Dispatcher:
     """A candidate that passes each call on to the fused kernel or to the chain, and counts.
 
+    `unproven` opts in to GPUs for which the fused kernel compiles but on which it has not run.
     An object whose `__init__` never ran, as a test harness may make one, takes the chain.
     """
 
     # What holds where __init__ never ran.
     fused: Candidate = staticmethod(fused_triton)
     enabled: bool = False
+    unproven: bool = False
     max_tokens: int = MAX_TOKENS
 
     def __init__(
@@ -57,10 +44,12 @@ class Dispatcher:
         fused: Candidate = fused_triton,
         *,
         enabled: bool = False,
+        unproven: bool = False,
         max_tokens: int = MAX_TOKENS,
     ) -> None:
         self.fused = fused
         self.enabled = enabled
+        self.unproven = unproven
         self.max_tokens = max_tokens
 
     @cached_property
@@ -73,18 +62,7 @@ class Dispatcher:
         """Calls by reason."""
         return Counter()
 
-    def __call__(
-        self,
-        x: torch.Tensor,
-        weight: torch.Tensor,
-        cos_sin: torch.Tensor,
-        positions: torch.Tensor,
-        *,
-        head_dim: int = 512,
-        out: torch.Tensor | None = None,
-        q: torch.Tensor | None = None,
-        scales: torch.Tensor | None = None,
-    ) -> Decision:
+    def __call__(self, x: torch.Tensor, *inputs: torch.Tensor, **options: Any) -> Decision:
         """Write the outputs by the path that applies, and say which; arguments as `chain`.
 
         Raises:
@@ -93,13 +71,11 @@ class Dispatcher:
         decision = self._decide(x)
         if decision.path == "fused":
             try:
-                self.fused(
-                    x, weight, cos_sin, positions, head_dim=head_dim, out=out, q=q, scales=scales
-                )
+                self.fused(x, *inputs, **options)
             except ContractError as refusal:
                 decision = Decision("chain", f"fused kernel refused: {refusal}")
         if decision.path == "chain":
-            chain(x, weight, cos_sin, positions, head_dim=head_dim, out=out, q=q, scales=scales)
+            chain(x, *inputs, **options)
         self.counts[decision.path, x.shape[0]] += 1
         self.reasons[decision.reason] += 1
         return decision
@@ -109,4 +85,9 @@ class Dispatcher:
             return Decision("chain", "fused kernel not enabled")
         if x.dim() == 3 and x.shape[0] > self.max_tokens:
             return Decision("chain", f"more than {self.max_tokens} tokens")
+        if self.fused is fused_cuda and x.is_cuda and not self.unproven:
+            capability = torch.cuda.get_device_capability(x.device)
+            if capability not in PROVEN:
+                major, minor = capability
+                return Decision("chain", f"not run on compute capability {major}.{minor} so far")
         return Decision("fused", "enabled and eligible")

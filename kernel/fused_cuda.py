@@ -15,6 +15,9 @@ from kernel.contract import ContractError
 
 MAX_TOKENS = PLANS[-1].tokens
 
+PROVEN = frozenset({(9, 0)})
+"""Compute capabilities on which the kernel has run; for the others it only compiles so far."""
+
 
 class _Arguments(ctypes.Structure):
     """`Arguments` of the source."""

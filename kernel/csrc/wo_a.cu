@@ -82,24 +82,13 @@ __device__ __forceinline__ u32 address_in(u32 address, u32 block) {
   return there;
 }
 
-__device__ __forceinline__ void send(u32 to, float value, u32 barrier) {
+__device__ __forceinline__ void send(u32 to, float4 v, u32 barrier) {
   asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
-      "r"(__float_as_uint(value)), "r"(barrier)
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(to),
+      "r"(__float_as_uint(v.x)), "r"(__float_as_uint(v.y)), "r"(__float_as_uint(v.z)),
+      "r"(__float_as_uint(v.w)), "r"(barrier)
       : "memory");
-}
-
-// Loads that the compiler may neither move nor take for constant.
-__device__ __forceinline__ long long load(const long long* from) {
-  long long v;
-  asm volatile("ld.global.b64 %0, [%1];" : "=l"(v) : "l"(from) : "memory");
-  return v;
-}
-
-__device__ __forceinline__ int load(const int* from) {
-  int v;
-  asm volatile("ld.global.b32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
-  return v;
 }
 
 // The clobber keeps the loads where they are written: ahead of barriers.
@@ -127,41 +116,72 @@ __device__ __forceinline__ u32 bf16_pair(float low, float high) {
   return pair;
 }
 
+__device__ __forceinline__ float plus(float a, float b) { return __fadd_rn(a, b); }
+
+__device__ __forceinline__ float4 plus(float4 a, float4 b) {
+  return {plus(a.x, b.x), plus(a.y, b.y), plus(a.z, b.z), plus(a.w, b.w)};
+}
+
 // The sum of 2^n terms as a balanced tree.
 template <int COUNT, class Term>
-__device__ __forceinline__ float tree(Term term, int first = 0) {
+__device__ __forceinline__ auto tree(Term term, int first = 0) {
   if constexpr (COUNT == 1) {
     return term(first);
   } else {
-    return __fadd_rn(tree<COUNT / 2>(term, first), tree<COUNT / 2>(term, first + COUNT / 2));
+    return plus(tree<COUNT / 2>(term, first), tree<COUNT / 2>(term, first + COUNT / 2));
   }
+}
+
+__device__ __forceinline__ long long position_of(const Arguments& a, int token) {
+  long long wide;
+  int narrow;
+  if (a.wide_positions) {
+    asm volatile("ld.global.b64 %0, [%1];"
+                 : "=l"(wide) : "l"(static_cast<const long long*>(a.positions) + token) : "memory");
+    return wide;
+  }
+  asm volatile("ld.global.b32 %0, [%1];"
+               : "=r"(narrow) : "l"(static_cast<const int*>(a.positions) + token) : "memory");
+  return narrow;
 }
 
 __device__ __forceinline__ int swizzled(int row, int column) {
   return column / 4 * 512 + row % 32 * 16 + row / 32 * 4 + column % 4;
 }
 
-// Round, quantise and write 32 finished sums of one token, one a lane.
-__device__ __forceinline__ void finish(const Arguments& a, float sum, int token, int block,
-                                       int lane) {
-  const u32 bits = bf16_pair(sum, 0.0f) & 0xFFFF;
-  const long long place = static_cast<long long>(token) * COLUMNS + block * 32 + lane;
-  if (a.out != nullptr) {
-    a.out[place] = static_cast<u16>(bits);
-    return;
+// Where one token's 32 columns of a block go, one a lane.
+struct Place {
+  u16* out;
+  u8* q;
+  u8* scale;
+
+  __device__ __forceinline__ Place(const Arguments& a, int token, int block, int lane) {
+    const u32 at = static_cast<u32>(token * COLUMNS + block * 32 + lane);
+    out = a.out == nullptr ? nullptr : a.out + at;
+    q = a.q + at;
+    scale = lane == 0 ? a.scales + swizzled(token, block) : nullptr;
   }
-  // Magnitudes of floats order as their bits do, NaN above Inf.
-  const u32 amax = __reduce_max_sync(0xFFFFFFFF, bits & 0x7FFF);
-  // 448 = 1.75 * 2^8: one binade less 8, and one more where the significand passes 1.75.
-  int scale = max(static_cast<int>((amax + 0x1F) >> 7) - 8, 0);
-  if (amax >= 0x7F80) scale = 255;
-  const float inverse = __uint_as_float(static_cast<u32>(254 - scale) << 23);
-  const float scaled = __fmul_rn(__uint_as_float(bits << 16), inverse);
-  u16 code;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(code) : "f"(0.0f), "f"(scaled));
-  a.q[place] = scale == 255 ? 0x7F : static_cast<u8>(code);
-  if (lane == 0) a.scales[swizzled(token, block)] = static_cast<u8>(scale);
-}
+
+  // Round, quantise and write.
+  __device__ __forceinline__ void finish(float sum) const {
+    const u32 bits = bf16_pair(sum, 0.0f) & 0xFFFF;
+    if (out != nullptr) {
+      *out = static_cast<u16>(bits);
+      return;
+    }
+    // Magnitudes of floats order as their bits do, NaN above Inf.
+    const u32 amax = __reduce_max_sync(0xFFFFFFFF, bits & 0x7FFF);
+    // 448 = 1.75 * 2^8: one binade less 8, and one more where the significand passes 1.75.
+    int code = max(static_cast<int>((amax + 0x1F) >> 7) - 8, 0);
+    if (amax >= 0x7F80) code = 255;
+    const float inverse = __uint_as_float(static_cast<u32>(254 - code) << 23);
+    const float scaled = __fmul_rn(__uint_as_float(bits << 16), inverse);
+    u16 pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(scaled));
+    *q = code == 255 ? 0x7F : static_cast<u8>(pair);
+    if (scale != nullptr) *scale = static_cast<u8>(code);
+  }
+};
 
 // Zero the scale bytes of rows without a token, and of columns past the last.
 __device__ __forceinline__ void clear_padding(const Arguments& a, int first_block, int blocks,
@@ -176,12 +196,13 @@ __device__ __forceinline__ void clear_padding(const Arguments& a, int first_bloc
 }
 
 // OCTETS: tokens, in eights. BLOCKS_AT_ONCE: 32-row blocks that a cluster takes in one pass.
-// DEPTH: steps of weights in flight.
-template <int OCTETS, int CLUSTER, int BLOCKS_AT_ONCE, int DEPTH, int SHARED_BYTES>
+// DEPTH: steps of weights in flight, EARLY of them before x.
+template <int OCTETS, int CLUSTER, int BLOCKS_AT_ONCE, int TILES, int DEPTH,
+          int EARLY, int SHARED_BYTES>
 struct Kernel {
   static constexpr int TOKENS = OCTETS * 8;
   static constexpr int OWN_SLICES = SLICES / CLUSTER;
-  static constexpr int ROW_GROUPS = BLOCKS_AT_ONCE * 2;
+  static constexpr int ROW_GROUPS = BLOCKS_AT_ONCE * 2 / TILES;  // of TILES * 16 rows
   static constexpr int WARPS = OWN_SLICES * ROW_GROUPS;
   static constexpr int THREADS = WARPS * 32;
   static constexpr int OWNED = (TOKENS + CLUSTER - 1) / CLUSTER;
@@ -193,33 +214,33 @@ struct Kernel {
   static constexpr int X_ROW = x_row(SPAN);
 
   struct alignas(128) Shared {
-    u8 x[TOKENS][X_ROW];
-    float turns[TOKENS][ROPE_DIM];  // cosines and sines
-    float sums[BLOCKS_AT_ONCE][OWN_SLICES][TOKENS * SUM_ROW];
-    float inbox[BLOCKS_AT_ONCE][OWNED][CLUSTER][BLOCK_ROWS];
+    alignas(16) u8 x[TOKENS][X_ROW];
+    alignas(16) float turns[TOKENS][ROPE_DIM];  // cosines and sines
+    alignas(16) float sums[BLOCKS_AT_ONCE][OWN_SLICES][TOKENS * SUM_ROW];
+    alignas(16) float inbox[BLOCKS_AT_ONCE][OWNED][CLUSTER][BLOCK_ROWS];
     u64 landed;
     u64 turned;
     u64 received;
   };
   static_assert(sizeof(Shared) == SHARED_BYTES && STEPS % DEPTH == 0);
 
-  // One warp, a lane each token: x, and the token's row of the table, or NaN where it has none.
-  // Bulk copies, for what is loaded otherwise queues behind the weights.
-  static __device__ __forceinline__ void fetch(const Arguments& a, Shared& shared, int lane,
-                                               int first) {
-    const u32 landed = shared_address(&shared.landed), turned = shared_address(&shared.turned);
-    const bool live = lane < a.tokens;
-    long long position = -1;
-    if (live) {
-      position = a.wide_positions
-                     ? load(static_cast<const long long*>(a.positions) + lane)
-                     : load(static_cast<const int*>(a.positions) + lane);
-    }
+  // One warp, a lane each token: its row of x.
+  static __device__ __forceinline__ void fetch_x(const Arguments& a, Shared& shared, int lane,
+                                                 int first) {
+    const u32 landed = shared_address(&shared.landed);
     if (lane == 0) barrier_expect(landed, a.tokens * SPAN * 2);
     __syncwarp();
-    if (live) bulk_copy(shared.x[lane], a.x + lane * a.row_stride + first, SPAN * 2, landed);
+    if (lane < a.tokens) {
+      bulk_copy(shared.x[lane], a.x + lane * a.row_stride + first, SPAN * 2, landed);
+    }
+  }
+
+  // One warp, a lane each token: its row of the table, or NaN where it has none.
+  static __device__ __forceinline__ void fetch_turns(const Arguments& a, Shared& shared, int lane,
+                                                     long long position) {
+    const u32 turned = shared_address(&shared.turned);
     const bool inside = static_cast<u64>(position) < static_cast<u64>(a.table_rows);
-    if (live && !inside) {
+    if (lane < a.tokens && !inside) {
 #pragma unroll 1
       for (int n = 0; n < ROPE_DIM; ++n) shared.turns[lane][n] = __uint_as_float(0x7FC00000);
     }
@@ -262,44 +283,55 @@ struct Kernel {
   static __device__ __forceinline__ void run(const Arguments& a) {
     extern __shared__ __align__(128) u8 raw[];
     Shared& shared = *reinterpret_cast<Shared*>(raw);
-    const int thread = threadIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int own_slice = warp % OWN_SLICES, row_group = warp / OWN_SLICES;
+    const u32 thread = threadIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const u32 own_slice = warp % OWN_SLICES, row_group = warp / OWN_SLICES;
     const int group = blockIdx.y, share = blockIdx.x / CLUSTER;
-    const int block_of_cluster = blockIdx.x % CLUSTER;
+    const u32 block_of_cluster = blockIdx.x % CLUSTER;
     const int first = block_of_cluster * SPAN;
     const u32 received = shared_address(&shared.received);
 
     // The clusters of a group share its blocks; the first few take one more.
     int block = share * a.blocks_each + min(share, a.blocks_left);
     const int end = block + a.blocks_each + (share < a.blocks_left);
-    bool active = block + row_group / 2 < end;
-    const u16* rows =
-        a.weight +
-        static_cast<long long>(group * RANK + block * BLOCK_ROWS + row_group * 16 + lane / 4) * K +
-        first + own_slice * SLICE_K + lane % 4 * 8;
-    uint4 upper[DEPTH], lower[DEPTH];
-    auto ask = [&](int slot, int step) {
-      upper[slot] = stream(rows + step * 32);
-      lower[slot] = stream(rows + step * 32 + 8 * K);
-    };
-    if (thread == 0) {
-      barrier_init(shared_address(&shared.landed));
-      barrier_init(shared_address(&shared.turned));
-      barrier_init(received);
-      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-    __syncthreads();
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-    if (warp == 0) {
-      asm volatile("griddepcontrol.wait;" ::: "memory");
-      fetch(a, shared, lane, group * K + first);
-    }
-    if (active) {
+    const int at_once = row_group * TILES / 2;  // this warp's block among those of a pass
+    bool active = block + at_once < end;
+    const u16* rows = a.weight +
+                      static_cast<long long>(group * RANK + block * BLOCK_ROWS +
+                                             row_group * TILES * 16 + lane / 4) * K +
+                      first + own_slice * SLICE_K + lane % 4 * 8;
+    uint4 upper[DEPTH][TILES], lower[DEPTH][TILES];
+    auto ask = [&](int step) {
 #pragma unroll
-      for (int i = 0; i < DEPTH; ++i) ask(i, i);
+      for (int tile = 0; tile < TILES; ++tile) {
+        upper[step % DEPTH][tile] = stream(rows + step * 32 + tile * 16 * K);
+        lower[step % DEPTH][tile] = stream(rows + step * 32 + tile * 16 * K + 8 * K);
+      }
+    };
+    auto ask_between = [&](int begin, int end) {
+      if (!active) return;
+#pragma unroll
+      for (int step = begin; step < end; ++step) ask(step);
+    };
+    long long position = -1;
+    if (warp == 0) {
+      if (lane == 0) {
+        barrier_init(shared_address(&shared.landed));
+        barrier_init(shared_address(&shared.turned));
+        barrier_init(received);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      }
+      asm volatile("griddepcontrol.wait;" ::: "memory");
+      if (lane < a.tokens) position = position_of(a, lane);
+      fetch_x(a, shared, lane, group * K + first);
     }
+    // What is asked for later queues behind these: few, until x is under way.
+    ask_between(0, EARLY);
+    __syncthreads();
+    ask_between(EARLY, DEPTH);
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
     asm volatile("griddepcontrol.wait;" ::: "memory");
+    if (warp == 0) fetch_turns(a, shared, lane, position);
     clear_padding(a, group * BLOCKS + block, end - block, block_of_cluster * THREADS + thread,
                   CLUSTER * THREADS);
     barrier_wait(shared_address(&shared.landed), 0);
@@ -310,66 +342,71 @@ struct Kernel {
       const int blocks = min(end - block, BLOCKS_AT_ONCE);
       const int next = block + blocks;
       if (thread == 0) {
-        const int owned = (a.tokens - block_of_cluster + CLUSTER - 1) / CLUSTER;
+        const int owned = (a.tokens - static_cast<int>(block_of_cluster) + CLUSTER - 1) / CLUSTER;
         barrier_expect(received, blocks * max(owned, 0) * CLUSTER * BLOCK_ROWS * 4);
       }
       if (active) {
-        float sums[OCTETS][4] = {};
+        float sums[OCTETS][TILES][4] = {};
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
           if (step == TURN_STEP && pass == 0) {
             turn(a, shared, first / SLICE_K + own_slice, own_slice, row_group * 32 + lane,
-                 blocks * 64);
+                 blocks * 2 / TILES * 32);
           }
-          const uint4 up = upper[step % DEPTH], low = lower[step % DEPTH];
 #pragma unroll
           for (int octet = 0; octet < OCTETS; ++octet) {
             const uint4 v = *reinterpret_cast<const uint4*>(x + octet * 8 * X_ROW + step * 64);
-            mma(sums[octet], up.x, low.x, up.y, low.y, v.x, v.y);
-            mma(sums[octet], up.z, low.z, up.w, low.w, v.z, v.w);
+#pragma unroll
+            for (int tile = 0; tile < TILES; ++tile) {
+              const uint4 up = upper[step % DEPTH][tile], low = lower[step % DEPTH][tile];
+              mma(sums[octet][tile], up.x, low.x, up.y, low.y, v.x, v.y);
+              mma(sums[octet][tile], up.z, low.z, up.w, low.w, v.z, v.w);
+            }
           }
-          if (step + DEPTH < STEPS) ask(step % DEPTH, step + DEPTH);
+          if (step + DEPTH < STEPS) ask(step + DEPTH);
         }
-        float* to = shared.sums[row_group / 2][own_slice] + row_group % 2 * 16 + lane / 4 +
+        float* to = shared.sums[at_once][own_slice] + row_group * TILES % 2 * 16 + lane / 4 +
                     lane % 4 * 2 * SUM_ROW;
 #pragma unroll
         for (int octet = 0; octet < OCTETS; ++octet) {
 #pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            to[(octet * 8 + i % 2) * SUM_ROW + i / 2 * 8] = sums[octet][i];
+          for (int tile = 0; tile < TILES; ++tile) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+              to[(octet * 8 + i % 2) * SUM_ROW + tile * 16 + i / 2 * 8] = sums[octet][tile][i];
+            }
           }
         }
       }
-      active = next + row_group / 2 < end;
+      active = next + at_once < end;
       rows += static_cast<long long>(blocks) * BLOCK_ROWS * K;
-      if (active) {
-#pragma unroll
-        for (int i = 0; i < DEPTH; ++i) ask(i, i);
-      }
-      // The first time, peers must have set up their barriers.
+      ask_between(0, DEPTH);
+      // Peers must have set up their barriers. Waiting earlier would also wait for the weights.
       if (pass == 0) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+      // The slices' sum, four columns of a token a lane, goes to the token's owner.
+      int i = warp * 4 + lane / 8;
+      const u32 column = lane % 8 * 4;
       __syncthreads();
 #pragma unroll 1
-      for (int i = warp; i < blocks * TOKENS; i += WARPS) {
-        const int at = i / TOKENS, token = i % TOKENS;
+      for (; i < blocks * TOKENS; i += WARPS * 4) {
+        const int at = i / TOKENS, token = i % TOKENS, owner = token % CLUSTER;
         if (token >= a.tokens) continue;
-        const float sum = tree<OWN_SLICES>(
-            [&](int s) { return shared.sums[at][s][token * SUM_ROW + lane]; });
-        const u32 owner = token % CLUSTER;
-        send(address_in(
-                 shared_address(&shared.inbox[at][token / CLUSTER][block_of_cluster][lane]), owner),
-             sum, address_in(received, owner));
+        const float4 sum = tree<OWN_SLICES>([&](int s) {
+          return *reinterpret_cast<const float4*>(&shared.sums[at][s][token * SUM_ROW + column]);
+        });
+        const float* to = &shared.inbox[at][token / CLUSTER][block_of_cluster][column];
+        send(address_in(shared_address(to), owner), sum, address_in(received, owner));
       }
+      // The last warps first: the first ones have just been summing.
       bool waited = false;
 #pragma unroll 1
-      for (int i = warp; i < blocks * OWNED; i += WARPS) {
-        const int at = i / OWNED, token = i % OWNED * CLUSTER + block_of_cluster;
+      for (int i = WARPS - 1 - warp; i < blocks * OWNED; i += WARPS) {
+        const int at = i / OWNED, mine = i % OWNED, token = mine * CLUSTER + block_of_cluster;
         if (token >= a.tokens) continue;
+        const Place place(a, token, group * BLOCKS + block + at, lane);
         if (!waited) barrier_wait(received, pass % 2);
         waited = true;
-        const float sum =
-            tree<CLUSTER>([&](int b) { return shared.inbox[at][i % OWNED][b][lane]; });
-        finish(a, sum, token, group * BLOCKS + block + at, lane);
+        place.finish(tree<CLUSTER>([&](int b) { return shared.inbox[at][mine][b][lane]; }));
       }
       block = next;
       if (block >= end) {
