@@ -126,10 +126,16 @@ class Site:
         for before, now in zip(self._says, found, strict=False):
             changed = [one_line(name) for name, _, _ in unequal(before, now)] if now else []
             if changed:  # one that says nothing any more is told of by its failures
-                more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-                shown = ", ".join(changed[:3]) + more
-                self._problems.append(f"{self.name} changed during the run: {shown}")
-        self._says = self._says or found
+                self._problems.append(f"{self.name} changed during the run: {_some(changed)}")
+        if not self._says:
+            self._says = found
+            for url, other in zip(self.urls[1:], found[1:], strict=True):
+                names = [one_line(name) for name, _, _ in unequal(found[0], other)]
+                if names:
+                    self._problems.append(
+                        f"servers of {self.name} are not alike: {url} has another "
+                        f"{_some(names)} than {self.urls[0]}"
+                    )
 
     async def flush(self) -> None:
         """Empty the prefix caches of the servers that know how to."""
@@ -234,6 +240,11 @@ class Site:
         for secret in self._secrets:
             value = value.replace(secret.decode(), "***")
         return one_line(value)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
 
 
 def _masked(command: Sequence[str]) -> list[str]:

@@ -228,6 +228,22 @@ def test_settings_that_change_during_a_run_are_a_problem(fake_server, tmp_path, 
     assert one.problems() == ([] if says == "1111" else changed)
 
 
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_the_servers_of_an_arm_must_be_alike(fake_server, tmp_path, version):
+    pages = [{**NOTHING, "/version": {"version": each}} for each in ("1", "1", version)]
+    urls = [fake_server(pages=each).url for each in pages]
+    one = Site("pr", urls, headers={}, logs=tmp_path)
+
+    async def go():
+        await one.start()
+        await one.look("m")
+        await one.stop()
+
+    asyncio.run(go())
+    told = f"servers of pr are not alike: {urls[2]} has another version.version than {urls[0]}"
+    assert one.problems() == ([] if version == "1" else [told])
+
+
 def test_a_path_must_be_seen_if_it_is_required(site):
     counts = iter([3, 8])
     pages = {**NOTHING, "/metrics": lambda _: f'fused_total{{rank="0"}} {next(counts)}\n'}
