@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
@@ -11,7 +12,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
 PAGES = {
@@ -22,7 +23,7 @@ PAGES = {
 }
 """Where servers describe themselves; of several addresses the first that answers."""
 _LARGEST = 1 << 22
-_TIMEOUT_S = 20
+_TIMEOUT_S = 10  # a server that lets unknown pages hang costs no more than twice that
 # Not a setting: another at every start or look. `internal_states` holds what we take by itself.
 _PASSING = frozenset(
     {"created", "permission", "internal_states", "default_generation_settings", "random_seed",
@@ -68,14 +69,17 @@ class Probe:
 
         The text of a chat template is replaced by its SHA-256.
         """
-        self._pages = {}
-        for name, places in PAGES.items():
-            for place in places:
-                page = await self._json("GET", place)
-                if page is not None:
-                    self._pages[name] = page
-                    break
+        pages = await asyncio.gather(*(self._first(places) for places in PAGES.values()))
+        self._pages = {
+            name: page for name, page in zip(PAGES, pages, strict=True) if page is not None
+        }
         return {name: _settings(page) for name, page in self._pages.items()}
+
+    async def _first(self, places: Sequence[str]) -> Any:
+        for place in places:
+            if (page := await self._json("GET", place)) is not None:
+                return page
+        return None
 
     def context(self, model: str | None) -> int | None:
         """Tokens that a prompt and its answer may have together, as last looked at."""
