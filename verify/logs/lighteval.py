@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -13,12 +13,13 @@ from verify.logs.table import Builder, Choice, Row, as_score, refuse, sha256
 from verify.verdict import WRONG_USE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from verify.command import UserError
     from verify.logs.source import Setting
 
 NAME = "lighteval"
+T = TypeVar("T")
 COLUMNS = {"doc", "metric", "model_response"}
 _FILE = re.compile(r"details_(?P<task>.+)_(?P<time>\d{4}-\d\d-\d\dT.+)\.parquet")
 
@@ -64,7 +65,7 @@ def columns(path: Path) -> set[str]:
     Raises:
         UserError: a damaged file, or pyarrow is not installed.
     """
-    return set(_open(path).schema_arrow.names)
+    return set(_parquet(path, lambda file: file.schema_arrow.names))
 
 
 def read(path: Path, builder: Builder, choice: Choice) -> Found:
@@ -109,32 +110,24 @@ def _tokens(response: _Response) -> int | None:
     return len(tokens[0]) if tokens and isinstance(tokens[0], list) else None
 
 
-def _open(path: Path) -> Any:
+def _details(path: Path) -> list[_Detail]:
+    rows = _parquet(path, lambda file: file.read(columns=sorted(COLUMNS)).to_pylist())
+    return [typed(_Detail, raw, path / f"row {i}", None) for i, raw in enumerate(rows, 1)]
+
+
+def _parquet(path: Path, take: Callable[[Any], T]) -> T:
+    """What `take` finds in a parquet file."""
     try:
-        import pyarrow as pa  # noqa: PLC0415 - an extra: other formats do without it
-        import pyarrow.parquet as pq  # noqa: PLC0415
+        import pyarrow.parquet as pq  # noqa: PLC0415 - an extra: other formats do without it
     except ImportError:
         raise refuse(
             path, None, "is a parquet file; install kernelproof[evals] for pyarrow", WRONG_USE
         ) from None
     try:
-        return pq.ParquetFile(path)
-    except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, error) from None
-
-
-def _details(path: Path) -> list[_Detail]:
-    file = _open(path)
-    try:
-        rows = file.read(columns=sorted(COLUMNS)).to_pylist()
-    except Exception as error:  # noqa: BLE001 - whatever pyarrow makes of a damaged page
-        raise _damaged(path, error) from None
-    return [typed(_Detail, raw, path / f"row {i}", None) for i, raw in enumerate(rows, 1)]
-
-
-def _damaged(path: Path, error: Exception) -> UserError:
-    problem = (str(error).splitlines() or [type(error).__name__])[0]
-    return refuse(path, None, f"is a damaged parquet file ({problem[:200]})")
+        return take(pq.ParquetFile(path))
+    except Exception as error:  # noqa: BLE001 - pyarrow knows many ways to say that it is damaged
+        problem = (str(error).splitlines() or [type(error).__name__])[0]
+        raise refuse(path, None, f"is a damaged parquet file ({problem[:200]})") from None
 
 
 def _settings(path: Path, match: re.Match[str] | None) -> dict[str, Setting]:

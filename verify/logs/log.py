@@ -67,7 +67,7 @@ def differences(one: Log, other: Log, words: Sequence[str] = COMPARABLE) -> list
     same_harness = one.format == other.format and len(a) > 1 and len(b) > 1
     names = a.keys() | b.keys() if same_harness else a.keys() & b.keys()
     return [
-        f"{name}: {shown(a.get(name))} and {shown(b.get(name))}"
+        f"{name[:60]}: {shown(a.get(name))} and {shown(b.get(name))}"
         for name in sorted(names)
         if name.partition(".")[0] in words and a.get(name) != b.get(name)
     ]

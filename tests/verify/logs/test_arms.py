@@ -141,6 +141,8 @@ def test_arms_may_differ_in_server_but_not_in_sampling_or_version(tmp_path):
     assert logs.differences(base, warm) == ["sampling.temperature: 0.0 and 0.7"]
     assert logs.differences(base, newer) == ["harness.version: None and '0.2'"]
     assert logs.differences(base, asked) == ["prompt.system: None and 'Hi.'"]
+    long = logs.read(sgl_run(tmp_path / "f", gen={"x" * 5000: "y" * 5000}))
+    assert max(map(len, logs.differences(base, long))) < 200
 
 
 def test_repeats_of_an_arm_share_model_and_settings(tmp_path):

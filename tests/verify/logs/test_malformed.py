@@ -235,6 +235,21 @@ def test_a_zip_may_be_cut_or_damaged_anywhere(tmp_path):
         read(str(path))
 
 
+def test_a_parquet_file_may_be_cut_or_damaged_anywhere(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    doc = {"query": "2 + 2?", "choices": ["4"], "gold_index": 0, "task_name": "s"}
+    response = {"input": "2 + 2?", "text": ["4"], "output_tokens": [[1]]}
+    row = {"doc": doc, "metric": {"em": 1.0}, "model_response": response}
+    path = tmp_path / "log.parquet"
+    pq.write_table(pa.Table.from_pylist([row]), path)
+    whole = path.read_bytes()
+    assert len(logs.read(path).suites["s"]) == 1
+    for cut in range(4, len(whole), 29):
+        for damaged in (whole[:cut], whole[:cut] + bytes([whole[cut] ^ 255]) + whole[cut + 1 :]):
+            path.write_bytes(damaged)
+            read(str(path))
+
+
 def test_a_bomb_is_not_unpacked(tmp_path, refused, monkeypatch):
     path = tmp_path / "log.eval"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
