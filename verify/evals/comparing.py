@@ -163,7 +163,8 @@ def _arms(
     base, pr = (logs.read_arm(files, suite=suite, choice=choice) for files in sources)
     differing = logs.differences(base, pr)
     if differing:
-        more = f" (and {len(differing) - 1} more settings)" if len(differing) > 1 else ""
+        others = len(differing) - 1
+        more = f" (and {others} other setting{'s' * (others > 1)})" if others else ""
         raise UserError(
             f"{base.paths[0]} and {pr.paths[0]} cannot be compared: they differ in "
             f"{differing[0]}{more}; ask both arms the same",
