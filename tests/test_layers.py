@@ -21,7 +21,7 @@ FLOORS = [
     {"verify.harness"},
     {"verify.findings", "verify.describe", "verify.checks", "verify.compare"},
     {"verify.verdict", "verify.command", "verify.files", "verify.pool", "verify.session"},
-    {"verify.tally", "verify.show"},
+    {"verify.tally", "verify.show", "verify.job"},
     {"verify.faults"},
     {"verify.stats"},
     {"verify.store"},

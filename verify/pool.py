@@ -57,12 +57,14 @@ class _Worker(Generic[Job, Answer]):
         self.process.start()
         theirs.close()
         self.job: Job | None = None
+        self.limit_s = 0.0
         self.deadline = time.monotonic() + START_LIMIT_S
         self.ready = False
 
     def give(self, job: Job, limit_s: float) -> None:
         self.job = job
-        self.deadline = time.monotonic() + limit_s
+        self.limit_s = limit_s
+        self.deadline = time.monotonic() + limit_s + (0 if self.ready else START_LIMIT_S)
         with suppress(BrokenPipeError):  # it died idle: noticed as the end of its pipe
             self.connection.send(job)
 
@@ -86,11 +88,14 @@ class Pool(Generic[Job, Answer]):
     Args:
         start: makes what answers jobs; picklable, called in the worker.
         workers: number of processes.
-        limit_s: seconds that one job may take.
+        limit_s: says how many seconds a job may take; asked when it is given to a worker.
     """
 
     def __init__(
-        self, start: Callable[[int], Callable[[Job], Answer]], workers: int, limit_s: float
+        self,
+        start: Callable[[int], Callable[[Job], Answer]],
+        workers: int,
+        limit_s: Callable[[Job], float],
     ) -> None:
         self.start = start
         self.limit_s = limit_s
@@ -137,11 +142,11 @@ class Pool(Generic[Job, Answer]):
                             raise WorkerError(content)
                         if kind == "ready":
                             worker.ready = True
-                            worker.deadline = time.monotonic() + self.limit_s
+                            worker.deadline = time.monotonic() + worker.limit_s
                             continue
                         answer = content
                 elif time.monotonic() >= worker.deadline:
-                    limit = self.limit_s if worker.ready else START_LIMIT_S
+                    limit = worker.limit_s if worker.ready else START_LIMIT_S
                     answer = Lost(f"stopped after {limit:.0f} s without an answer", hung=True)
                     worker = self._replace(worker)  # noqa: PLW2901 - the same slot
                 else:
@@ -152,8 +157,8 @@ class Pool(Generic[Job, Answer]):
     def _next(self, worker: _Worker[Job, Answer], waiting: deque[Job]) -> None:
         worker.job = None
         if waiting:
-            limit_s = self.limit_s + (0 if worker.ready else START_LIMIT_S)
-            worker.give(waiting.popleft(), limit_s)
+            job = waiting.popleft()
+            worker.give(job, self.limit_s(job))
 
     def _replace(self, dead: _Worker[Job, Answer]) -> _Worker[Job, Answer]:
         dead.kill()

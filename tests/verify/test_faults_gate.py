@@ -26,7 +26,7 @@ def test_open_names_faults():
 @pytest.mark.timeout(1500)
 def test_all_faults_are_noticed_and_no_honest_kernel_is(tmp_path):
     path = tmp_path / "scores.json"
-    command = [sys.executable, "-m", "verify.faults", "--seeds", "3", "--json", str(path)]
+    command = [sys.executable, "-m", "verify.faults", "--seeds", "20", "--json", str(path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     scores = json.loads(path.read_text(encoding="utf-8"))["scores"]
     assert [s["message"] for s in scores if s["kind"] != "fault" and s["checks"]] == []

@@ -13,7 +13,7 @@ from verify.command import UserError
 from verify.faults import program
 from verify.faults.catalogue import CATALOGUE
 from verify.faults.equivalent import EQUIVALENTS
-from verify.faults.score import Score, Task, asked, score, score_all
+from verify.faults.score import Score, Task, asked, batches, score, score_all
 from verify.verdict import Verdict
 
 SMALL = cases.reduced(KernelSpec())
@@ -21,6 +21,11 @@ SMALL = cases.reduced(KernelSpec())
 
 def task(name, kind="fault", **rest):
     return Task(kind, name, "ours", SMALL, "quick", 0, **rest)
+
+
+def alone(task):
+    [result] = score((task,))
+    return result
 
 
 def invoke(*arguments):
@@ -39,7 +44,7 @@ def invoke(*arguments):
     ],
 )  # fmt: skip
 def test_fault_is_noticed_by_the_check_that_ought_to(name):
-    result = score(task(name))
+    result = alone(task(name))
     assert CATALOGUE[name].sees in result.checks
     assert result.noticed
 
@@ -47,17 +52,62 @@ def test_fault_is_noticed_by_the_check_that_ought_to(name):
 def test_stops_at_the_first_detection_unless_exhaustive(monkeypatch):
     few = asked(task("raises_always"))[:3]
     monkeypatch.setattr("verify.faults.score.asked", lambda _: few)
-    first, all_of_them = score(task("raises_always")), score(task("raises_always", exhaustive=True))
+    first, all_of_them = alone(task("raises_always")), alone(task("raises_always", exhaustive=True))
     assert (first.cases, all_of_them.cases) == (1, 3)
     assert first.case == all_of_them.case == few[0].id
 
 
-def test_small_cases_come_first():
-    sizes = [
-        case.rank * case.k for case in asked(Task("fault", "", "ours", KernelSpec(), "quick", 0))
-    ]
-    assert sizes == sorted(sizes)
-    assert sizes[-1] == 1024 * 4096
+def test_one_case_of_each_family_and_probe_comes_first_and_the_full_shape_last():
+    order = asked(Task("fault", "", "ours", KernelSpec(), "quick", 0))
+    shapes = [case.rank == 1024 for case in order]
+    assert shapes == sorted(shapes)
+    assert order[-1].k == 4096
+    small = order[: shapes.index(True)]
+    draws = [case.draw for case in small]
+    assert draws == sorted(draws)
+    of_draw_0 = [case for case in small if case.draw == 0]
+    assert {case.probe for case in of_draw_0} == {case.probe for case in order}
+
+
+def test_honest_kernels_are_asked_every_table_and_pattern_of_positions_within_nine_seeds():
+    for name, family in cases.FAMILIES.items():
+        launches = [
+            case
+            for seed in range(9)
+            for case in asked(Task("honest", "", "ours", SMALL, "quick", seed))
+            if case.family == name
+        ]
+        assert {case.tokens for case in launches} == {32}
+        wanted = {(table, where) for table in family.tables for where in family.positions}
+        assert {(case.table, case.positions) for case in launches} == wanted
+
+
+def test_candidates_side_by_side_are_judged_as_if_alone():
+    names = ["x_cached_by_shape", "position_int16", "carry_lost", "row_31_missing"]
+    beside = score(tuple(task(name) for name in names))
+    for name, result in zip(names, beside, strict=True):
+        by_itself = alone(task(name))
+        assert (result.checks, result.case, result.message, result.cases) == (
+            by_itself.checks, by_itself.case, by_itself.message, by_itself.cases,
+        )  # fmt: skip
+
+
+def test_what_is_judged_side_by_side_is_asked_the_same():
+    tasks = list(program.planned((), "ours", "quick", range(2), exhaustive=False))
+    together = list(batches(tasks))
+    assert sorted(str(task) for batch in together for task in batch) == sorted(map(str, tasks))
+    for batch in together:
+        assert len(batch) == 1 or not any(task.kills for task in batch)
+        if len({task.spec for task in batch}) > 1:
+            assert len({tuple(case.id for case in asked(task)) for task in batch}) == 1
+
+
+def test_a_lost_process_takes_none_with_it(monkeypatch):
+    monkeypatch.setattr("verify.faults.score.batches", lambda tasks: [tuple(tasks)])
+    aborted, beside = score_all([task("aborts"), task("nothing_written")], 1)
+    assert (aborted.task.name, aborted.checks, aborted.cases) == ("aborts", ("error",), 0)
+    assert beside.noticed
+    assert beside.cases
 
 
 def test_a_lost_process_is_noticed_only_where_it_is_the_fault():
@@ -121,10 +171,11 @@ def test_an_unknown_name_is_wrong_use():
         invoke("--only", "nonsense")
 
 
-def test_json_into_no_folder_is_wrong_use(tmp_path, monkeypatch):
+def test_json_that_cannot_be_written_is_wrong_use(tmp_path, monkeypatch):
     results(monkeypatch, quiet("1 split", "honest"))
-    with pytest.raises(UserError, match="choose another file"):
-        invoke("--json", str(tmp_path / "none" / "scores.json"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        invoke("--json", str(tmp_path / "file" / "scores.json"))
 
 
 def test_plan_holds_every_entry_and_seed():
@@ -137,3 +188,4 @@ def test_plan_holds_every_entry_and_seed():
     assert sorted(t.seed for t in kinds["honest"] if t.name == "kernel:fused_triton") == [5, 6, 7]
     assert {t.spec.k for t in kinds["honest"] if t.name == "1 split"} == {4096, SMALL.k}
     assert {t.spec.k for t in kinds["honest"] if t.name == "kernel:fused_triton"} == {SMALL.k}
+    assert {t.seed for t in kinds["honest"] if t.probes} == {5}

@@ -12,7 +12,7 @@ from verify.pool import Lost, Pool, WorkerError
 
 def test_lost_jobs_are_told_and_all_others_answered():
     jobs = [0, "exit", 1, "abort", 2, "hang", 3, 4]
-    with Pool(pool_jobs.start, 2, limit_s=2.0) as pool:
+    with Pool(pool_jobs.start, 2, lambda _: 2.0) as pool:
         answers = dict(pool.answers(jobs))
         assert {job for job, answer in answers.items() if not isinstance(answer, Lost)} == set(
             range(5)
@@ -34,7 +34,7 @@ def test_a_job_that_hangs_ends_when_its_parent_is_killed():
         "from tests.verify import pool_jobs\n"
         "from verify.pool import Pool\n"
         "if __name__ == '__main__':\n"
-        "    with Pool(pool_jobs.start, 1, limit_s=600) as pool:\n"
+        "    with Pool(pool_jobs.start, 1, lambda _: 600) as pool:\n"
         "        pool.workers[0].give('say pid and hang', 600)\n"
         "        sys.stdin.read()\n"
     )
@@ -53,5 +53,8 @@ def status(pid):
 
 
 def test_a_defect_of_the_worker_itself_is_raised_here():
-    with Pool(pool_jobs.start, 1, limit_s=60) as pool, pytest.raises(WorkerError, match="ZeroDiv"):
+    with (
+        Pool(pool_jobs.start, 1, lambda _: 60) as pool,
+        pytest.raises(WorkerError, match="ZeroDiv"),
+    ):
         list(pool.answers(["raise"]))

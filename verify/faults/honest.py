@@ -116,8 +116,15 @@ class TensorCore(Model):
 
     splits = 1
     k_step = 16
+    last: tuple[Tensor, Tensor, Tensor] | None = None
 
     def multiply(self, x: Tensor, weight: Tensor) -> Tensor:
+        """The product; it is simulated slowly, so the last one is kept for a launch like it."""
+        if not (self.last and torch.equal(self.last[0], x) and torch.equal(self.last[1], weight)):
+            self.last = (x, weight.clone(), self.simulated(x, weight))
+        return self.last[2]
+
+    def simulated(self, x: Tensor, weight: Tensor) -> Tensor:
         """One accumulator over all of K."""
         total = torch.zeros(x.shape[0], x.shape[1], weight.shape[1], dtype=torch.float64)
         wide, weights = x.double(), weight.double()
@@ -133,7 +140,7 @@ class TensorCore(Model):
             return cut(terms.sum(3) + total)
         unit = unit_below(largest, 25)
         inverse = 1 / unit
-        kept = (terms * inverse[..., None]).trunc_().sum(3) + (total * inverse).trunc()
+        kept = (terms * inverse[..., None]).int().sum(3) + (total * inverse).int()
         return cut(kept * unit)
 
 
@@ -147,7 +154,7 @@ def unit_below(value: Tensor, bits: int) -> Tensor:
 def cut(total: Tensor) -> Tensor:
     """Truncate to FP32: 24 bits, none below 2^-149; beyond its range Inf."""
     unit = unit_below(total, 23)
-    truncated = torch.where(total.isfinite(), (total / unit).trunc() * unit, total)
+    truncated = torch.where(total.isfinite(), (total / unit).int() * unit, total)
     return truncated.abs().masked_fill(total.abs() >= 2.0**128, torch.inf).copysign(total)
 
 
@@ -156,10 +163,10 @@ class TensorCoreSplit(TensorCore):
 
     k_step = 32
 
-    def multiply(self, x: Tensor, weight: Tensor) -> Tensor:
+    def simulated(self, x: Tensor, weight: Tensor) -> Tensor:
         """Two accumulators, one after the other."""
         halves = zip(x.chunk(2, 2), weight.chunk(2, 2), strict=True)
-        return torch.cat(list(itertools.starmap(super().multiply, halves)))
+        return torch.cat(list(itertools.starmap(super().simulated, halves)))
 
 
 REJECTS = frozenset({"rejects"})
@@ -209,7 +216,7 @@ VARIANTS = {
         Honest("pairwise tree", PairwiseTree),
         Honest("FP64 accumulation", Double, REJECTS),
         Honest("FMA rotation", FusedRotation),
-        Honest("row by row", RowByRow),
+        Honest("row by row", RowByRow, slow=True),
         Honest("library BF16 product", LibraryBF16, REJECTS),
         Honest("tensor core, truncating", TensorCore, slow=True),
         Honest("tensor core, two splits", TensorCoreSplit, slow=True),

@@ -91,24 +91,34 @@ def planned(
 ) -> Iterator[Task]:
     """What to judge: kernels that are right with many inputs, faults with one seed."""
     whole = KernelSpec(claims=KEPT_CLAIMS)
-    small = reduced(whole)
-    # The source's cases have one shape and one seed.
-    fixed = grid == "source18"
-    names = sorted(chosen("honest", words), key=lambda name: not VARIANTS[name].slow)
-    for seed in seeds[:1] if fixed else seeds:
-        # Seed by seed: inputs are then made once.
+    if grid == "source18":  # its cases have one shape, the full one, and one seed
+        for kind in ("honest", "fault", "equivalent"):
+            for name in chosen(kind, words):
+                if not slow(kind, name):
+                    yield Task(kind, name, grid, whole, budget, seeds[0], exhaustive)
+        return
+    honest = list(chosen("honest", words))
+
+    def side_by_side(
+        spec: KernelSpec, names: Iterable[str], seed: int, **rest: bool
+    ) -> Iterator[Task]:
         for name in names:
-            slow = VARIANTS[name].slow
-            # At the full shape once, unless that takes minutes.
-            spec = whole if seed == seeds[0] and not slow else small
-            spec = replace(spec, claims=VARIANTS[name].claims)
-            if not (fixed and slow):
-                yield Task("honest", name, grid, spec, budget, seed)
-    for name in chosen("fault", words):
-        if not (fixed and CATALOGUE[name].slow):
-            yield Task("fault", name, grid, whole, budget, seeds[0], exhaustive)
-    for name in chosen("equivalent", words):
-        yield Task("equivalent", name, grid, whole, budget, seeds[0], exhaustive)
+            held_to = replace(spec, claims=VARIANTS[name].claims)
+            yield Task("honest", name, grid, held_to, budget, seed, **rest)
+
+    yield from side_by_side(whole, [n for n in honest if not slow("honest", n)], seeds[0])
+    for seed in seeds:
+        yield from side_by_side(reduced(whole), honest, seed, probes=seed == seeds[0])
+    for kind in ("fault", "equivalent"):
+        for name in chosen(kind, words):
+            yield Task(kind, name, grid, whole, budget, seeds[0], exhaustive)
+
+
+def slow(kind: str, name: str) -> bool:
+    """Whether a launch at the full shape takes seconds."""
+    if kind == "honest":
+        return VARIANTS[name].slow
+    return kind == "fault" and CATALOGUE[name].slow
 
 
 def chosen(kind: str, words: Sequence[str]) -> Iterator[str]:

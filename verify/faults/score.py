@@ -1,33 +1,41 @@
-"""What the judge says of a candidate: the first case that gives a fault away, or any alarm."""
+"""What the judge says of candidates: the first case that gives a fault away, or any alarm."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
 
 from verify import cases, harness, inputs
 from verify.compare import judge
+from verify.faults import source18
 from verify.faults.catalogue import CATALOGUE
 from verify.faults.equivalent import EQUIVALENTS
 from verify.faults.honest import VARIANTS
-from verify.faults.source18 import detections
 from verify.pool import Lost, Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from verify.cases import Budget, Case, KernelSpec
     from verify.harness import Candidate
+    from verify.inputs import Inputs
+
+    Questions = Iterator[tuple[str, Callable[[Candidate, KernelSpec], list[tuple[str, str]]]]]
+    """Of each case its id, and what finds a candidate of this spec out: check and message."""
 
 KILLED_S = 30.0
 """Seconds after which a candidate that is known to hang is believed to."""
 
 JUDGED_S = 1800.0
-"""Seconds that judging any other may take."""
+"""Seconds that judging others, so many together, may take."""
+
+TOGETHER = 16
+"""Most candidates that are judged side by side."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,7 @@ class Task:
         budget: of the grid that a fault gets, most of it at the reduced shape.
         seed: of the inputs.
         exhaustive: go on after the first detection.
+        probes: whether an honest kernel gets one case of every probe, too.
     """
 
     kind: str
@@ -51,6 +60,14 @@ class Task:
     budget: Budget
     seed: int
     exhaustive: bool = False
+    probes: bool = False
+
+    @property
+    def asked_alike(self) -> Task:
+        """The same for all candidates that are asked the same cases."""
+        spec = replace(self.spec, claims=frozenset())
+        kind = "honest" if self.kind == "honest" else "fault"
+        return replace(self, kind=kind, name="", spec=spec)
 
     @property
     def kills(self) -> bool:
@@ -91,19 +108,45 @@ class Score:
         return self.answered and not self.checks
 
 
+Batch = tuple[Task, ...]
+"""Candidates that are asked the same cases: each case is made once for all of them."""
+
+
 def score_all(tasks: Sequence[Task], workers: int) -> Iterator[Score]:
     """Scores as they come.
 
     A candidate that is known to take its process down is noticed by losing that process, as
-    `verify.kernel` loses it; the process of any other one must not be lost.
+    `verify.kernel` loses it; the process of any other one must not be lost. If it is, those that
+    were judged beside it are judged again, each by itself.
     """
-    for kills, limit_s in ((True, KILLED_S), (False, JUDGED_S)):
-        mine = [task for task in tasks if task.kills == kills]
-        if not mine:
-            continue
-        with Pool[Task, Score](start, min(workers, len(mine)), limit_s) as pool:
-            for task, answer in pool.answers(mine):
-                yield lost(task, answer) if isinstance(answer, Lost) else answer
+    waiting = list(batches(tasks))
+    while waiting:
+        alone: list[Batch] = []
+        with Pool[Batch, list[Score]](start, min(workers, len(waiting)), limit_s) as pool:
+            for batch, answer in pool.answers(waiting):
+                if not isinstance(answer, Lost):
+                    yield from answer
+                elif len(batch) == 1:
+                    yield lost(batch[0], answer)
+                else:
+                    alone += [(task,) for task in batch]
+        waiting = alone
+
+
+def batches(tasks: Sequence[Task]) -> Iterator[Batch]:
+    """Those that kill first, as they may take long to be believed, each by itself."""
+    killing = [task for task in tasks if task.kills]
+    yield from ((task,) for task in killing)
+    others = (task for task in tasks if not task.kills)
+    for _, alike in itertools.groupby(others, key=lambda task: task.asked_alike):
+        mine = list(alike)
+        for first in range(0, len(mine), TOGETHER):
+            yield tuple(mine[first : first + TOGETHER])
+
+
+def limit_s(batch: Batch) -> float:
+    """Seconds that judging it may take."""
+    return KILLED_S if batch[0].kills else JUDGED_S
 
 
 def lost(task: Task, answer: Lost) -> Score:
@@ -111,26 +154,52 @@ def lost(task: Task, answer: Lost) -> Score:
     return Score(task, ("error",), None, answer.reason, 0, 0.0, answered=task.kills)
 
 
-def start(_: int) -> Callable[[Task], Score]:
+def start(_: int) -> Callable[[Batch], list[Score]]:
     """What a worker process does."""
     torch.set_num_threads(1)
     return score
 
 
-def score(task: Task) -> Score:
-    """Judge one candidate."""
-    began = time.perf_counter()
-    checks: dict[str, None] = {}
-    first: tuple[str, str] | None = None
-    judged = 0
-    for case, findings in noticed(task, build(task)):
-        judged += 1
-        checks |= dict.fromkeys(check for check, _ in findings)
-        first = first or ((case, findings[0][1]) if findings else None)
-        if first and not task.exhaustive:
+@dataclass
+class Trial:
+    """One candidate and what has been seen of it."""
+
+    task: Task
+    candidate: Candidate
+    checks: dict[str, None] = field(default_factory=dict)
+    case: str | None = None
+    message: str = ""
+    cases: int = 0
+    seconds: float = 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether no more is to be asked."""
+        return bool(self.checks) and not self.task.exhaustive
+
+    def score(self) -> Score:
+        """What it came to."""
+        return Score(
+            self.task, tuple(self.checks), self.case, self.message, self.cases, self.seconds
+        )
+
+
+def score(batch: Batch) -> list[Score]:
+    """Judge candidates side by side, case by case; for each one it is as if it were alone."""
+    trials = [Trial(task, build(task)) for task in batch]
+    for case, findings_of in questions(batch[0]):
+        going = [trial for trial in trials if not trial.over]
+        if not going:
             break
-    case_id, message = first or (None, "")
-    return Score(task, tuple(checks), case_id, message, judged, time.perf_counter() - began)
+        for trial in going:
+            began = time.perf_counter()
+            findings = findings_of(trial.candidate, trial.task.spec)
+            trial.seconds += time.perf_counter() - began
+            trial.cases += 1
+            if findings and not trial.checks:
+                trial.case, trial.message = case, findings[0][1]
+            trial.checks |= dict.fromkeys(check for check, _ in findings)
+    return [trial.score() for trial in trials]
 
 
 def build(task: Task) -> Candidate:
@@ -142,42 +211,49 @@ def build(task: Task) -> Candidate:
     return VARIANTS[task.name].build()
 
 
-def noticed(task: Task, candidate: Candidate) -> Iterable[tuple[str, list[tuple[str, str]]]]:
-    """Per case, its id and the findings: check and message."""
+def questions(task: Task) -> Questions:
+    """The cases of a task, each with what finds a candidate out."""
     if task.grid == "source18":
-        yield from detections(candidate)
+        for name, failures in source18.questions():
+            yield name, functools.partial(failed, failures)
         return
     for case in asked(task):
-        made = inputs_of(case, task.seed)
-        judgement = judge(made, harness.run(candidate, made), task.spec)
-        yield case.id, [(finding.check, finding.message) for finding in judgement.findings]
+        yield case.id, functools.partial(found, inputs.make(case, task.seed))
+
+
+def failed(
+    failures: Callable[[Candidate], list[source18.Failure]], candidate: Candidate, _: KernelSpec
+) -> list[tuple[str, str]]:
+    """What a case of the source pull request finds; it asks every kernel the same."""
+    return failures(candidate)
+
+
+def found(made: Inputs, candidate: Candidate, spec: KernelSpec) -> list[tuple[str, str]]:
+    """Check and message of each finding of a case."""
+    judgement = judge(made, harness.run(candidate, made), spec)
+    return [(finding.check, finding.message) for finding in judgement.findings]
 
 
 def asked(task: Task) -> list[Case]:
-    """The cases of a task, those that cost least first."""
+    """The cases of a task; of a fault, one of each kind first, the kernel's own shape last."""
     if task.kind == "honest":
-        return full_launches(task.spec)
+        probes = cases.extras(task.spec) if task.probes else []
+        return full_launches(task.spec, task.seed) + probes
     grid = cases.grid(task.spec, task.budget, "reduced")
-    return sorted(grid, key=lambda case: (case.rank * case.k, case.draw))
+    return sorted(grid, key=lambda case: (case.rank == task.spec.rank, case.draw, case.k))
 
 
-def full_launches(spec: KernelSpec) -> list[Case]:
-    """One case of every family, at the largest T, and one of every probe."""
+def full_launches(spec: KernelSpec, seed: int) -> list[Case]:
+    """One case of every family, at the largest T; the other axes turn with the seed."""
     return [
         cases.place(
             spec,
-            layout=number % cases.FAR,
+            layout=turn % cases.FAR,
             family=name,
             tokens=spec.max_tokens,
-            table=family.tables[-1],
-            positions=family.positions[0],
-            index="int64" if number % 2 else "int32",
+            table=family.tables[turn % len(family.tables)],
+            positions=family.positions[turn // len(family.tables) % len(family.positions)],
+            index="int64" if turn % 2 else "int32",
         )
-        for number, (name, family) in enumerate(cases.FAMILIES.items())
-    ] + cases.extras(spec)
-
-
-@functools.lru_cache(maxsize=80)
-def inputs_of(case: Case, seed: int) -> inputs.Inputs:
-    """Inputs are the same for every candidate, and a worker judges many."""
-    return inputs.make(case, seed)
+        for turn, (name, family) in enumerate(cases.FAMILIES.items(), start=seed)
+    ]

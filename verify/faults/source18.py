@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
@@ -46,23 +46,28 @@ class Sample:
     positions: Tensor
 
 
-def detections(candidate: Candidate) -> Iterator[tuple[str, list[Failure]]]:
-    """Run the 18 cases in one process; per case its name and what failed."""
+def questions() -> Iterator[tuple[str, Callable[[Candidate], list[Failure]]]]:
+    """The 18 cases: the name of each, and what says how a candidate fails it."""
     for tokens in (1, 2, 4, 8, 13, 16, 17, 32):
         for padded in (False, True):
             name = f"matches_reference-T={tokens}-padded={padded}"
-            yield name, guarded(matches_reference, candidate, sample(tokens, padded=padded))
-    yield "scale_padding_is_zeroed-T=4", guarded(padding_zeroed, candidate, sample(4))
-    yield "int64_positions_match_int32-T=6", guarded(positions_match, candidate, sample(6))
+            yield name, guarded(matches_reference, tokens, padded=padded)
+    yield "scale_padding_is_zeroed-T=4", guarded(padding_zeroed, 4)
+    yield "int64_positions_match_int32-T=6", guarded(positions_match, 6)
 
 
-def guarded(test: object, candidate: Candidate, given: Sample) -> list[Failure]:
-    """An exception fails a test as an assertion does."""
-    assert callable(test)
-    try:
-        return list(test(candidate, given))
-    except Exception as error:  # noqa: BLE001 - whatever it raises fails the test
-        return [("raised", f"{type(error).__name__}: {error}")]
+def guarded(
+    test: Callable[[Candidate, Sample], Iterator[Failure]], tokens: int, *, padded: bool = False
+) -> Callable[[Candidate], list[Failure]]:
+    """A test on inputs of its own; an exception fails it as an assertion does."""
+
+    def failures(candidate: Candidate) -> list[Failure]:
+        try:
+            return list(test(candidate, sample(tokens, padded=padded)))
+        except Exception as error:  # noqa: BLE001 - whatever it raises fails the test
+            return [("raised", f"{type(error).__name__}: {error}")]
+
+    return failures
 
 
 def matches_reference(candidate: Candidate, given: Sample) -> Iterator[Failure]:
