@@ -206,9 +206,10 @@ def command(
     for path in filter(None, (folder / "result.json", json_file)):
         write_json(path, document)
     _show(console, document, folder)
-    if unfinished(folder) and document["manifest"]["unanswered"]:
-        unanswered = document["manifest"]["unanswered"]
-        click.echo(f"{unanswered} questions have no answer{_rest(document['manifest'])}", err=True)
+    described = document["manifest"]
+    if described["unanswered"] and described["go_on_with"] and unfinished(folder):
+        missing = f"{described['unanswered']} questions have no answer"
+        click.echo(f"{missing}{_rest(described)}", err=True)
     return Verdict(document["verdict"])
 
 
