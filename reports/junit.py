@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def junit(page: Page, result: Result) -> str:
-    """A test suite for layers 1 and 2, one for layer 3.
+    """A test suite for layers 1 and 2, one for layer 3, one for texts that were scored.
 
     Each layer and each suite of questions is one test, each finding another. What could not tell
     is a failure too, of type `inconclusive`; what proves nothing is an error.
@@ -32,6 +32,9 @@ def junit(page: Page, result: Result) -> str:
         _suite(root, "kernel", [*tests, *map(_finding, kernel.findings)], kernel.seconds)
     if suites:
         _suite(root, "evals", [_test("evals", s.suite, s.verdict, s.reason) for s in suites])
+    if result.score is not None:
+        texts = result.score.texts
+        _suite(root, "score", [_test("score", t.name, t.verdict, t.reason) for t in texts])
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from reports import likelihood
+from reports.likelihood import Score  # noqa: TC001 - msgspec reads the annotations when it runs
 from reports.redact import redacted
 from verify.command import UserError
 from verify.store import FILE_NAME, Store
-from verify.verdict import Verdict  # noqa: TC001 - msgspec reads the annotations when it runs
+from verify.verdict import Verdict, combine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -182,11 +184,15 @@ class Kernel(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What `result.json` says; the manifest stands beside it, in a file of its own."""
+    """What `result.json` says; the manifest stands beside it, in a file of its own.
+
+    With the `score` of the same arms the verdict is of both: a pass of texts changes nothing.
+    """
 
     verdict: Verdict
     suites: tuple[Suite, ...] = ()
     kernel: Kernel | None = None
+    score: Score | None = None
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -266,10 +272,15 @@ def read_result(folder: Path) -> tuple[dict[str, Any], Result]:
         raise UserError(f"{path} does not exist; name a folder that verify.evals wrote")
     if "kernel" not in document:
         document["kernel"] = _json(folder / "kernel.json")
+    document["score"] = _json(folder / likelihood.FILE)
     try:
-        return document, msgspec.convert(document, Result)
+        result = msgspec.convert(document, Result)
     except msgspec.ValidationError as error:
         raise UserError(f"{path}: {error}; it is not a result of verify.evals") from error
+    if result.score is not None:
+        whole = combine((result.verdict, result.score.verdict))
+        result = msgspec.structs.replace(result, verdict=whole)
+    return document, result
 
 
 def read_manifest(folder: Path, document: Mapping[str, Any]) -> tuple[dict[str, Any], About]:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reports import arms, gaps, kernels, latency, layers, methods, questions, suites, words
+from reports import (
+    arms,
+    gaps,
+    kernels,
+    latency,
+    layers,
+    likelihood,
+    methods,
+    questions,
+    suites,
+    words,
+)
 
 if TYPE_CHECKING:
     from reports.read import Run
@@ -21,6 +32,7 @@ class Page:
     layers: tuple[layers.Layer, ...]
     gaps: tuple[gaps.Gap, ...]
     kernel: kernels.KernelView | None
+    likelihood: likelihood.Panel | None
     speed: latency.Speed | None
     figures: tuple[suites.Figure, ...]
     suites: tuple[suites.SuiteView, ...]
@@ -33,7 +45,10 @@ class Page:
 
 def view(run: Run) -> Page:
     """The page of a run."""
+    score = run.result.score
     parts = layers.layers(run)
+    if score is not None:
+        parts = (*parts, likelihood.layer(score))
     names = arms.names(run)
     answers = questions.answers(run.records, names, run.questions)
     kernel = run.result.kernel
@@ -44,6 +59,7 @@ def view(run: Run) -> Page:
         layers=parts,
         gaps=gaps.gaps(run),
         kernel=kernels.kernel_view(kernel) if kernel else None,
+        likelihood=likelihood.panel(score) if score else None,
         speed=latency.speed(run.folder),
         figures=suites.figures(run.result.suites),
         suites=suites.suite_views(run, answers),

@@ -13,7 +13,7 @@ from verify.command import UserError
 from verify.evals import github, show
 from verify.evals.going_on import advice, unfinished
 from verify.evals.output import console_for_people
-from verify.verdict import Verdict
+from verify.verdict import Verdict, combine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,8 @@ def _one(run: Path, *, to_github: bool) -> Verdict:
     path = run / "result.json"
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        verdict = Verdict(document["verdict"])
+        verdict = combine([Verdict(document["verdict"]), *_scored(run)])
+        document["verdict"] = str(verdict)
         show.verdicts(console_for_people(), document, str(render(run)))
     except FileNotFoundError:
         if unfinished(run):
@@ -71,6 +72,14 @@ def _one(run: Path, *, to_github: bool) -> Verdict:
     if to_github:
         github.tell(document, (run / "comment.md").read_text(encoding="utf-8"))
     return verdict
+
+
+def _scored(run: Path) -> list[Verdict]:
+    """The verdict of `score` on the same arms, if it left one in the folder."""
+    path = run / "score.json"
+    if not path.exists():
+        return []
+    return [Verdict(json.loads(path.read_text(encoding="utf-8"))["verdict"])]
 
 
 def _overview(runs: Sequence[Path], out: Path | None) -> Verdict:

@@ -100,3 +100,16 @@ def test_github_gets_the_summary_and_annotations_it_cannot_misread(run_at, tmp_p
     assert lines[0] == "::warning title=gsm8k%3A inconclusive::100 %25 of a, b: c%0Ad"
     assert lines[1].startswith("::error title=layer 2%3A scales::T=0: 3 of 512 scale bytes")
     assert len(lines) == 10
+
+
+@pytest.mark.parametrize(
+    ("texts", "code", "words"), [("fail", "fail", "FAIL"), ("pass", "pass", "PASS")]
+)
+def test_texts_that_were_scored_count_too(run_at, texts, code, words):
+    run = run_at("run")
+    kind = {"name": "t", "source": "s", "items": 2, "tokens": 9, "verdict": texts, "reason": "r"}
+    score = {"verdict": texts, "texts": [{**kind, "margin_nats": 0.1}]}
+    (run / "score.json").write_text(json.dumps(score))
+    outcome = call(run)
+    assert outcome.return_value == code
+    assert words in outcome.output
