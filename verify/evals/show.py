@@ -71,7 +71,7 @@ def _details(suite: Mapping[str, Any]) -> Iterator[str]:
         more = "" if wins is None else f", of the certificate {wins:.3g}"
         ended = ", where the run stopped" if looks["stopped"] else ""
         yield (
-            f"at any of {looks['questions']:,} looks{ended}: e-value of harm "
+            f"looked at after each of {looks['questions']:,} questions{ended}: e-value of harm "
             f"{looks['harm']:.3g}{more}"
         )
     noise = suite["noise"]
