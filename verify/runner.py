@@ -274,7 +274,12 @@ async def _answers(
 
 def _capped(task: Task, store: Store) -> list[tuple[int, int]]:
     """Index and repeat of every question that either arm left unfinished, in the order asked."""
-    cut = {(r.item, r.repeat) for r in store.records(task.name) if r.truncated}
+    limit = task.suite.spec.sampling.max_tokens  # what was asked again already counts as it was
+    cut = {
+        (r.item, r.repeat)
+        for r in store.attempts(task.name)
+        if r.truncated and r.max_tokens == limit
+    }
     return [
         (index, repeat)
         for repeat, order in enumerate(task.orders)

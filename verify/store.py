@@ -163,9 +163,9 @@ class Store:
         )
         return self._rows(f"WHERE rowid IN ({chosen})", values)
 
-    def attempts(self) -> Iterator[Record]:
-        """Every row, in the order in which they came."""
-        return self._rows("", ())
+    def attempts(self, suite: str | None = None) -> Iterator[Record]:
+        """Every row, or those of one suite, in the order in which they came."""
+        return self._rows(*(("", ()) if suite is None else ("WHERE suite = ?", (suite,))))
 
     def _rows(self, where: str, values: tuple[str, ...]) -> Iterator[Record]:
         # a run of an earlier version, which is read without being brought up to date, has fewer

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from verify.runner import Rules, Task, suite_scores
+from verify.runner import Rules, Task, _capped, suite_scores
 from verify.stats.suite import judge
-from verify.store import Record
+from verify.store import Record, Store
 from verify.verdict import Verdict
 
 ARMS = ("base", "pr")
@@ -195,3 +195,16 @@ def test_a_certificate_counts_truncated_answers_against_pr():
     cut = {("pr", f"q{i}") for i in range(0, 400, 8)}
     (found,) = judge([paired(all_right(cut), Rules(certify=True), size=400)])
     assert found.verdict is Verdict.INCONCLUSIVE
+
+
+def test_what_was_asked_again_of_one_arm_is_still_asked_again_of_the_other(tmp_path):
+    of = task(size=3)
+    of.suite.spec.sampling = SimpleNamespace(max_tokens=9)
+    with Store.open(tmp_path / "r.sqlite") as store:
+        for item in ("q0", "q1", "q2"):
+            for arm in ARMS:
+                cut = (arm, item) in {("base", "q1"), ("pr", "q2")}
+                store.add(record(arm, item, truncated=cut, max_tokens=9))
+        assert _capped(of, store) == [(1, 0), (2, 0)]
+        store.add(record("base", "q1", truncated=False, max_tokens=99))
+        assert _capped(of, store) == [(1, 0), (2, 0)]
