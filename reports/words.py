@@ -37,7 +37,9 @@ def at_most(points: float) -> str:
 
 
 def share(fraction: float) -> str:
-    """A share of one as a percentage: `94.3 %`."""
+    """A share of one as a percentage: `94.3 %`; far beyond one its digits say nothing."""
+    if fraction > 10:
+        return "over 1,000\u00a0%"
     return f"{100 * fraction:.1f}\u00a0%"
 
 

@@ -168,13 +168,17 @@ def vacuous(inputs: Given, outcome: Outcome, spec: Promises) -> Iterator[str]:
             yield name
 
 
+_NEXT_TO_NOTHING = 128
+
+
 def _spoilt(launch: Launch, spoil: Callable[[str, Tensor], Tensor]) -> tuple[Launch, float]:
     """The launch with junk for outputs, and the largest share of an output that this changed."""
     outputs, share = {}, 0.0
     for name, tensor in launch.outputs.items():
         bits = tensor.view(torch.int16 if tensor.dtype == torch.bfloat16 else torch.uint8)
         junk = spoil(name, bits)
-        live = (bits != 0) | (junk != 0)
-        share = max(share, float((junk != bits).sum() / max(1, int(live.sum()))))
+        # Of what is not zero; an output with next to nothing else is much like zeros.
+        live = max(int(((bits != 0) | (junk != 0)).sum()), bits.numel() // _NEXT_TO_NOTHING)
+        share = max(share, float((junk != bits).sum() / max(1, live)))
         outputs[name] = junk.view(tensor.dtype)
     return replace(launch, outputs=outputs), share

@@ -188,7 +188,13 @@ class Stage:
         tensors = {name: buffer.tensor for name, buffer in outputs.items()}
 
         def call() -> None:
-            candidate(*arguments.values(), **self.inputs.options, **tensors)
+            returned = candidate(*arguments.values(), **self.inputs.options, **tensors)
+            if returned is not None and all(buffer.untouched() for buffer in outputs.values()):
+                names = " and ".join(outputs)
+                raise TypeError(
+                    f"it returned a {type(returned).__name__} and wrote nothing; "
+                    f"a candidate writes into the {names} it is given"
+                )
 
         return self.watch(call, form, poison, outputs)
 

@@ -19,6 +19,9 @@ LAYERS = {1: "BF16 output", 2: "MXFP8 codes and scale bytes"}
 
 _SHOWN_PER_LAYER = 6
 
+_FAR_BEYOND = 10
+"""Uses of the bound beyond which the digits say nothing."""
+
 
 def told(console: Console, tally: Tally, heading: Iterable[str]) -> None:
     """What was asked, then for each layer its verdict and the first findings of each check."""
@@ -60,7 +63,8 @@ def _bound(tally: Tally) -> str:
         for name, count in zip(("0", "1", "2", "more"), tally.ulps, strict=True)
     )
     return (
-        f"decided by: {tiers}; worst use of the bound {used:.2g}{flushed}; "
+        f"decided by: {tiers}; worst use of the bound "
+        f"{f'{used:.2g}' if used <= _FAR_BEYOND else f'over {_FAR_BEYOND} times'}{flushed}; "
         f"BF16 steps from the rounded exact y: {steps}"
     )
 

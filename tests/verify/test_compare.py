@@ -12,6 +12,7 @@ from tests.mutants import honest
 from verify import cases, compare, formats, harness, inputs
 from verify import checks as checks_of
 from verify.cases import KernelSpec
+from verify.launch import Launch
 
 SPEC = KernelSpec(2, 96, 128, head_dim=64, rope_dim=16)
 FAMILIES = ("normal", "positive", "integers", "golden_spread", "residual")
@@ -306,3 +307,12 @@ def test_declared_arithmetic_names_its_tier_and_narrows_the_bound():
     assert tampered(lambda **_: None, "positive", declared).tier == "declared"
     narrow = checks_of.StepJudge(given("positive"), declared, "").reference
     assert (narrow.bound < reference("positive").bound).all()
+
+
+@pytest.mark.parametrize(("live", "says"), [(1, False), (64, True)])
+def test_zeros_say_nothing_of_an_output_that_is_next_to_nothing_else(live, says):
+    out = torch.zeros(8, 256, dtype=torch.bfloat16)
+    out.view(-1)[:live] = 1
+    launch = Launch("bf16", 0, {"out": out}, {}, (), None, 0.0)
+    _, share = compare._spoilt(launch, compare.JUNK["zeros"])
+    assert (share > 0.5) == says

@@ -220,3 +220,22 @@ def test_interrupting_the_run_is_no_finding():
 
     with pytest.raises(KeyboardInterrupt):
         harness.run(interrupted, made())
+
+
+@pytest.mark.parametrize("answer", [torch.zeros(1), (1, 2)])
+def test_kernel_that_returns_its_result_is_told_to_write_it(answer):
+    outcome = harness.run(lambda *_, **__: answer, made())
+    kinds = {launch.error for launch in outcome.launches}
+    start = f"TypeError: it returned a {type(answer).__name__} and wrote nothing; "
+    assert {error.removeprefix(start) for error in kinds} == {
+        "a candidate writes into the out it is given",
+        "a candidate writes into the q and scales it is given",
+    }
+
+
+def test_what_a_kernel_returns_beside_what_it_writes_is_its_own_affair():
+    def both(*arguments, **outputs):
+        honest.plain(*arguments, **outputs)
+        return outputs
+
+    assert [launch.error for launch in harness.run(both, made()).launches] == [None] * 4
