@@ -214,7 +214,7 @@ VARIANTS = {
         Honest("8 splits", EightSplits),
         Honest("reversed order", Reversed),
         Honest("pairwise tree", PairwiseTree),
-        Honest("FP64 accumulation", Double, REJECTS),
+        Honest("FP64 accumulation", Double, REJECTS, slow=True),
         Honest("FMA rotation", FusedRotation),
         Honest("row by row", RowByRow, slow=True),
         Honest("library BF16 product", LibraryBF16, REJECTS),

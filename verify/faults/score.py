@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Questions = Iterator[tuple[str, Callable[[Candidate, KernelSpec], list[tuple[str, str]]]]]
     """Of each case its id, and what finds a candidate of this spec out: check and message."""
 
-KILLED_S = 30.0
+KILLED_S = 20.0
 """Seconds after which a candidate that is known to hang is believed to."""
 
 JUDGED_S = 1800.0
@@ -65,9 +65,7 @@ class Task:
     @property
     def asked_alike(self) -> Task:
         """The same for all candidates that are asked the same cases."""
-        spec = replace(self.spec, claims=frozenset())
-        kind = "honest" if self.kind == "honest" else "fault"
-        return replace(self, kind=kind, name="", spec=spec)
+        return replace(self, name="", spec=replace(self.spec, claims=frozenset()))
 
     @property
     def kills(self) -> bool:
@@ -235,11 +233,17 @@ def found(made: Inputs, candidate: Candidate, spec: KernelSpec) -> list[tuple[st
 
 
 def asked(task: Task) -> list[Case]:
-    """The cases of a task; of a fault, one of each kind first, the kernel's own shape last."""
+    """The cases of a task.
+
+    A fault gets a grid, one case of each kind first and the kernel's own shape last; an equivalent
+    the first case of each kind; an honest kernel one of every family at the largest T.
+    """
     if task.kind == "honest":
         probes = cases.extras(task.spec) if task.probes else []
         return full_launches(task.spec, task.seed) + probes
     grid = cases.grid(task.spec, task.budget, "reduced")
+    if task.kind == "equivalent":
+        grid = [case for case in grid if case.draw == 0]
     return sorted(grid, key=lambda case: (case.rank == task.spec.rank, case.draw, case.k))
 
 
