@@ -210,8 +210,9 @@ class Starts:
             return cls(1)
         member = np.array([[float(label == name) for label in labels] for name in names])
         answered = ~np.isnan(residuals)
-        sums = member @ np.where(answered, residuals, 0.0)
-        of_item = sums / np.maximum(member @ answered.astype(np.float64), 1)  # [starts, items]
+        of_item = np.where(answered, residuals, 0.0)
+        if count < len(labels):  # several repeats of a start: their mean, [starts, items]
+            of_item = member @ of_item / np.maximum(member @ answered.astype(np.float64), 1)
         of_start = of_item.mean(axis=1)
         weights = member.mean(axis=1)
         factor = count / (count - 1) * weights**2

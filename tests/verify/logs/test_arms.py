@@ -109,6 +109,13 @@ def test_files_of_an_arm_are_repeats(lines):
     assert arm.paths == tuple(paths)
 
 
+def test_notes_name_their_file_where_there_are_several(tmp_path):
+    folders = [sgl_run(tmp_path / name, partial=True, completed_samples=1) for name in "ab"]
+    (note,) = logs.read_arm(folders[:1]).notes
+    assert note.startswith("the run was stopped")
+    assert [note.partition(":")[0] for note in logs.read_arm(folders).notes] == ["a", "b"]
+
+
 def test_one_file_twice_is_no_repeat(lines):
     path = lines("log", record())
     with pytest.raises(UserError, match="named twice"):
