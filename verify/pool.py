@@ -69,6 +69,10 @@ class _Worker(Generic[Job, Answer]):
             self.connection.send(job)
 
     def kill(self) -> None:
+        """It and all processes that it started."""
+        assert self.process.pid is not None
+        with suppress(ProcessLookupError):  # it has not come so far as to lead a group
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()
         self.process.join()
         self.connection.close()
@@ -171,6 +175,7 @@ def _serve(
     start: Callable[[int], Callable[[Job], Answer]], number: int, connection: Connection
 ) -> None:
     """The worker's life: say ready, then answer jobs until the pipe closes."""
+    os.setpgrp()  # what a candidate starts ends with it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
@@ -191,4 +196,4 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
-    os._exit(1)
+    os.killpg(0, signal.SIGKILL)

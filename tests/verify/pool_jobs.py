@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import time
 
 
@@ -12,8 +13,9 @@ def start(number):
                 os._exit(7)
             case "abort":
                 os.kill(os.getpid(), signal.SIGABRT)
-            case "say pid and hang":
-                print(os.getpid(), flush=True)  # noqa: T201 - for the test that reads it
+            case "start another, say both and hang":
+                child = subprocess.Popen(["sleep", "600"])
+                print(os.getpid(), child.pid, flush=True)  # noqa: T201 - for the test that reads it
                 time.sleep(600)
             case "hang":
                 time.sleep(600)

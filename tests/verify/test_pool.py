@@ -28,24 +28,30 @@ def test_lost_jobs_are_told_and_all_others_answered():
     assert not any(process.is_alive() for process in processes)
 
 
-def test_a_job_that_hangs_ends_when_its_parent_is_killed():
+@pytest.mark.parametrize("how", ["the parent is killed", "the worker is killed"])
+def test_a_job_that_hangs_ends_with_all_it_started(how):
     program = (
         "import sys\n"
         "from tests.verify import pool_jobs\n"
         "from verify.pool import Pool\n"
         "if __name__ == '__main__':\n"
         "    with Pool(pool_jobs.start, 1, lambda _: 600) as pool:\n"
-        "        pool.workers[0].give('say pid and hang', 600)\n"
+        "        pool.workers[0].give('start another, say both and hang', 600)\n"
         "        sys.stdin.read()\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as parent:
-        worker = int(parent.stdout.readline())
-        parent.kill()
-        # the worker holds the other end of this pipe: it ends with the worker
+        pids = parent.stdout.readline().split()
+        if how == "the parent is killed":
+            parent.kill()
+        else:
+            parent.stdin.close()  # it leaves the pool
+        # all of them hold the other end of this pipe: it ends with the last
         assert parent.stdout.read() == ""
-    assert not Path(f"/proc/{worker}").exists() or "zombie" in status(worker)
+    assert len(pids) == 2
+    for pid in pids:
+        assert not Path(f"/proc/{pid}").exists() or "zombie" in status(pid)
 
 
 def status(pid):
