@@ -41,3 +41,11 @@ def test_counts_and_lists():
     assert words.count(2, "entry", "entries") == "2 entries"
     assert words.listed(["a"]) == "a"
     assert words.listed(["a", "b", "c"]) == "a, b and c"
+
+
+@pytest.mark.parametrize(
+    ("fraction", "written"),
+    [(0.943, "94.3\u00a0%"), (10.0, "1000.0\u00a0%"), (3.4e8, "over 1,000\u00a0%")],
+)
+def test_a_share_far_beyond_one_has_no_digits(fraction, written):
+    assert words.share(fraction) == written
