@@ -107,6 +107,19 @@ def test_partial_sums_of_integers_grow_before_they_cancel(columns, least, most):
     assert least < sums.abs().median() < most
 
 
+@pytest.mark.parametrize("operand", ["x", "weight"])
+def test_a_multiplier_that_loses_one_subnormal_operand_is_seen(operand):
+    given = inputs.make(a_case("golden_subnormal"))
+    rotated, plain = given._rotated, given.weight
+    right = oracle.reference(rotated, plain, 0.0, exact=True).value
+    if operand == "x":
+        rotated = oracle.Rotated(formats.flush(rotated.value), rotated.slack)
+    lossy = oracle.reference(rotated, plain.flushed if operand == "weight" else plain, 0.0)
+    flushed = oracle.flushed_reference(given._rotated, given.weight, 0.0, exact=True).value
+    assert not torch.equal(lossy.value, right)
+    assert not torch.equal(formats.round_bf16(lossy.value), formats.round_bf16(flushed))
+
+
 def test_rows_and_whole_launches_of_zeros_are_asked():
     empty = [
         (inputs.make(a_case("golden_zeros", tokens=9, draw=draw)).x == 0).flatten(1).all(1)

@@ -127,11 +127,11 @@ def golden(design: Callable[[int, Generator], Tensor]) -> Callable[[Case, Genera
 
 
 def subnormal(case: Case, random: Generator) -> Tensor:
-    """Subnormal operands, and in every third block of columns normal ones whose product is not."""
+    """Subnormal operands; in half the blocks of columns normal ones whose product is subnormal."""
     x = golden(blocks_subnormal)(case, random)
     shape = shape_of(case)
-    sink = weights.lifts_and_sinks(shape) == weights.SINK
-    x[:, :, weights.chosen(shape)[sink]] /= weights.SINK
+    factors = weights.lifts_and_sinks(shape)
+    x[:, :, weights.chosen(shape)] /= torch.where(factors < 1, factors, 1.0)
     return x
 
 

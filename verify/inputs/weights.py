@@ -105,22 +105,24 @@ def _one_hot(shape: Shape, value: float) -> Tensor:
     return weights
 
 
-LIFT, SINK = 2.0**20, 2.0**-70
-"""Take a BF16 subnormal to a normal number, and a normal one to a subnormal."""
+LIFT, SINK, FAINT = 2.0**20, 2.0**-70, 2.0**-130
+"""Take a BF16 subnormal to a normal number, and a normal one to a subnormal; itself subnormal."""
 
 
 def lifts_and_sinks(shape: Shape) -> Tensor:
-    """FP64 [R]: 1, LIFT, SINK, by blocks of columns in turn.
+    """FP64 [G, R]: 1, LIFT, SINK, FAINT by blocks of columns in turn, the next group one further.
 
-    A multiplier that takes subnormal operands for zero loses what is lifted, one that takes
-    subnormal results for zero what sinks; one that does both is consistent.
+    A multiplier that takes subnormal operands for zero loses what is lifted and what a faint weight
+    makes of large numbers, one that takes subnormal results for zero what sinks; one that does all
+    is consistent.
     """
-    kinds = torch.tensor([1.0, LIFT, SINK], dtype=torch.float64)
-    return kinds[torch.arange(shape[1]) // BLOCK % 3]
+    kinds = torch.tensor([1.0, LIFT, SINK, FAINT], dtype=torch.float64)
+    groups, blocks = torch.arange(shape[0])[:, None], torch.arange(shape[1]) // BLOCK
+    return kinds[(groups + blocks) % 4]
 
 
 def _weights_lifting(shape: Shape, _: Generator) -> Tensor:
-    return _one_hot(shape, 1.0) * lifts_and_sinks(shape)[:, None].float()
+    return _one_hot(shape, 1.0) * lifts_and_sinks(shape)[:, :, None].float()
 
 
 OVER = 2.0**100
