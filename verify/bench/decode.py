@@ -69,7 +69,8 @@ def _prompts(count: int) -> list[str]:
 
 def _traced(work: Callable[[], None], kernels: Kernels) -> Census:
     """The launches of `work`, by the trace that torch's profiler writes."""
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    with profile(activities=activities, acc_events=True) as profiler:
         work()
         torch.cuda.synchronize()
     with tempfile.TemporaryDirectory() as folder:

@@ -122,7 +122,7 @@ def latency(  # noqa: PLR0917 - click hands over every option
 
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
-        console.width = 200
+        console.width = 400  # a file or pipe has no width that a table must fit
     cache = torch.cuda.get_device_properties(0).L2_cache_size
     buffers = weights(spec, cache, seed, torch.device("cuda"))
     setup = measuring.Setup(spec, buffers, Method(replays=replays), seed)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from verify.bench.sanitized import Job, Probe
+from verify.bench.sanitized import Control, Job, Probe
 from verify.command import ROOT, UserError
 from verify.verdict import Verdict
 
@@ -35,7 +35,7 @@ _SUMMARY = re.compile(
     re.MULTILINE,
 )
 _BLOCK = re.compile(r"^=+ (?! )(?P<title>\S.*)\n(?P<more>(?:=+ {2,}.*\n)*)", re.MULTILINE)
-_PLACE = re.compile(r"^=+ +(?P<place>(?:at|Write|Read|by) .*)$", re.MULTILINE)
+_PLACE = re.compile(r"^=+ +(?P<place>(?:at|and|by) .*)$", re.MULTILINE)
 _NO_FINDING = re.compile(
     r"COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY|Program hit|Target app"
 )
@@ -84,25 +84,41 @@ def _first(output: str) -> str:
 
 
 def looked(
-    tool: Tool, job: Job, run: Callable[[Tool, Job | Probe], tuple[int, str]], *, plain: bool
+    tool: Tool,
+    job: Job,
+    run: Callable[[Tool, Job | Probe | Control], tuple[int, str]],
+    *,
+    plain: bool,
 ) -> Looked:
-    """Run one tool on the candidate, and on its planted fault where silence has to be weighed."""
+    """Run one tool on the candidate, and where its answer has to be weighed on a planted fault.
+
+    An accusation stands unless the same tool accuses a bulk copy that is right as well.
+    """
     code, output = run(tool, job)
     said = read(output)
     if said.errors:
-        return Looked(tool, "errors", said.errors, said.first)
+        return _accused(tool, said, None if plain else read(run(tool, Control())[1]))
     if said.errors is None or code:
         why = said.first if said.errors is None else _last(output)
         return Looked(tool, "not run", said.errors, why)
-    if plain:
+    return _silent(tool, None if plain else read(run(tool, Probe(tool))[1]))
+
+
+def _accused(tool: Tool, said: Said, of_a_right_one: Said | None) -> Looked:
+    if of_a_right_one is not None and of_a_right_one.errors:
+        why = f"accuses a kernel that is right too ({of_a_right_one.first}); here: {said.first}"
+        return Looked(tool, "not observable", said.errors, why)
+    return Looked(tool, "errors", said.errors, said.first)
+
+
+def _silent(tool: Tool, of_the_fault: Said | None) -> Looked:
+    if of_the_fault is None:
         return Looked(tool, "clean", 0, "")
-    _, planted = run(tool, Probe(tool))
-    seen = read(planted)
-    if seen.errors is None:
-        return Looked(tool, "not run", None, f"its planted fault: {seen.first}")
-    if seen.errors == 0:
+    if of_the_fault.errors is None:
+        return Looked(tool, "not run", None, f"its planted fault: {of_the_fault.first}")
+    if of_the_fault.errors == 0:
         return Looked(tool, "not observable", 0, "silent, and silent about the planted fault too")
-    return Looked(tool, "clean", 0, f"notices the planted fault: {seen.first}")
+    return Looked(tool, "clean", 0, f"notices the planted fault: {of_the_fault.first}")
 
 
 def _last(output: str) -> str:
@@ -135,10 +151,12 @@ def program() -> str:
     return found
 
 
-def runner(sanitizer: str, limit_s: float) -> Callable[[Tool, Job | Probe], tuple[int, str]]:
+def runner(
+    sanitizer: str, limit_s: float
+) -> Callable[[Tool, Job | Probe | Control], tuple[int, str]]:
     """Runs jobs in processes of their own, torch's caching allocator off."""
 
-    def run(tool: Tool, job: Job | Probe) -> tuple[int, str]:
+    def run(tool: Tool, job: Job | Probe | Control) -> tuple[int, str]:
         command = [sanitizer, "--tool", tool, "--report-api-errors", "no"]
         command += [
             sys.executable,

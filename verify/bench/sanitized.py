@@ -28,6 +28,9 @@ PROBES = {
 }
 """For each tool the kernel with its fault, bytes that it is given, and whether they are written."""
 
+CONTROL = ("copies", 1024, True)
+"""As the probes, and right."""
+
 
 class Job(msgspec.Struct, tag=True):
     """A candidate on N(0, 1) inputs: for each T once into BF16 and once into MXFP8."""
@@ -45,11 +48,17 @@ class Probe(msgspec.Struct, tag=True):
     tool: str
 
 
+class Control(msgspec.Struct, tag=True):
+    """A bulk copy without a fault."""
+
+
 def main(word: str) -> None:
     """Do one job; exit 3 with a line where the candidate refuses or is wrong."""
-    job = msgspec.json.decode(word, type=Job | Probe)
+    job = msgspec.json.decode(word, type=Job | Probe | Control)
     if isinstance(job, Probe):
-        plant(job.tool)
+        plant(*PROBES[job.tool])
+    elif isinstance(job, Control):
+        plant(*CONTROL)
     else:
         launch(job)
 
@@ -81,9 +90,8 @@ def launch(job: Job) -> None:
             sys.exit(3)
 
 
-def plant(tool: str) -> None:
-    """Launch the kernel that does wrong what the tool should see."""
-    name, size, written = PROBES[tool]
+def plant(name: str, size: int, written: bool) -> None:  # noqa: FBT001 - a row of PROBES
+    """Launch a kernel of the probes' source on so many bytes, written or not."""
     driver = nvrtc.driver()
     nvrtc.done(driver.cuInit(0))
     device = nvrtc.done(driver.cuDeviceGet(0))

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from verify.bench import command, sanitize
 from verify.bench.sanitize import TOOLS, Looked, looked, read, verdict
-from verify.bench.sanitized import PROBE, PROBES, Job, Probe
+from verify.bench.sanitized import CONTROL, PROBE, PROBES, Control, Job, Probe
 from verify.verdict import Verdict
 
 JOB = Job("m:f", (2, 1024, 4096), 512, 64, [1])
@@ -61,7 +61,11 @@ UNSUPPORTED = """========= COMPUTE-SANITIZER
         (CLEAN, 0, ""),
         (NO_HAZARD, 0, ""),
         (OUT_OF_BOUNDS, 2, "Invalid __global__ read of size 16 bytes, at wo_a_8+0x3d0"),
-        (HAZARDS, 1, "Error: Race reported between Write access at hurries+0x1a0"),
+        (
+            HAZARDS,
+            1,
+            "Error: Race reported between Write access at hurries+0x1a0, and Read access",
+        ),
         (DIVERGED, 16, "Barrier error detected. Divergent thread(s) in warp, at diverges+0x40"),
         (OUT_OF_BOUNDS.replace("\n", "\r\n"), 2, "Invalid __global__ read of size 16 bytes"),
         (UNSUPPORTED, None, "Target application terminated before first instrumented API call"),
@@ -75,10 +79,12 @@ def test_what_a_tool_prints_is_read(output, errors, first):
     assert found.first.startswith(first)
 
 
-def answering(candidate, probe, code=0):
-    """A runner that prints one thing for the candidate and another for the planted fault."""
+def answering(candidate, probe, code=0, control=CLEAN):
+    """A runner that prints one thing for the candidate, others for planted fault and control."""
 
     def run(_, job):
+        if isinstance(job, Control):
+            return 0, control
         return (0, probe) if isinstance(job, Probe) else (code, candidate)
 
     return run
@@ -102,6 +108,12 @@ def test_silence_is_clean_only_where_the_planted_fault_is_noticed(candidate, pro
     assert found.status == status
     if code == 3:
         assert found.message == "T=9: wrong: out has 3 elements"
+
+
+def test_an_accusation_falls_where_a_right_kernel_is_accused_too():
+    found = looked("racecheck", JOB, answering(HAZARDS, HAZARDS, control=HAZARDS), plain=False)
+    assert found.status == "not observable"
+    assert found.message.startswith("accuses a kernel that is right too (Error: Race reported")
 
 
 def test_without_bulk_copies_no_fault_is_planted():
@@ -128,7 +140,7 @@ def test_verdict_is_the_gravest(statuses, expected):
 def test_every_tool_has_a_planted_fault_in_the_source():
     assert set(PROBES) == set(TOOLS)
     source = PROBE.read_text()
-    for kernel, _, _ in PROBES.values():
+    for kernel, _, _ in [*PROBES.values(), CONTROL]:
         assert f"__global__ void {kernel}(" in source
 
 

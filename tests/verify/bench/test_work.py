@@ -49,6 +49,17 @@ def misplaced(*tensors, out=None, q=None, scales=None, **options):
         scales[-1] = 1  # padding
 
 
+def nudged(by):
+    """A kernel with one element wrong, in one direction."""
+
+    def call(*tensors, out=None, q=None, scales=None, **options):
+        chain(*tensors, out=out, q=q, scales=scales, **options)
+        if out is not None:
+            out[-1, -1] += by
+
+    return call
+
+
 def raising(*_, **__):
     raise RuntimeError("no such\narchitecture")
 
@@ -57,9 +68,13 @@ def raising(*_, **__):
     ("call", "says"),
     [
         (scaled, "wrong: out has"),
+        (nudged(0.5), "wrong: out has 1 elements"),
+        (nudged(-0.5), "wrong: out has 1 elements"),
+        (nudged(float("nan")), "wrong: out has 1 elements"),
         (misplaced, "wrong: scales has 1 bytes"),
         (raising, "RuntimeError: no such architecture"),
     ],
+    ids=["scaled", "above", "below", "NaN", "misplaced", "raising"],
 )
 def test_what_is_wrong_or_raises_is_not_timed(call, says, inputs):
     with pytest.raises(RefusedError, match=says):
