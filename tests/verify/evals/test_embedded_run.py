@@ -32,8 +32,7 @@ def test_the_embedded_model_with_a_users_kernel(evals, here, monkeypatch, kernel
     monkeypatch.syspath_prepend(str(here))
     limit = ["--suite", "mini-gpqa", "--limit", "96"]
     found, out, err = evals(*limit, "--arm", f"pr={kernel}", "--out", "run")
-    assert found == code
-    assert err == ("96 questions have no answer\n" if kernel.endswith("raises") else "")
+    assert (found, err) == (code, "")
     assert words in out
     manifest = result(here / "run")["manifest"]
     assert manifest["arms"]["base"]["calls"].keys() == {"chain"}
