@@ -36,7 +36,7 @@ def opinions(about: Iterable[Asked]) -> dict[Asked, bool | None]:
     jobs = list(dict.fromkeys(about))
     if not jobs or not available():
         return dict.fromkeys(jobs)
-    with Pool(start, min(WORKERS, len(jobs)), 4.0 * LIMIT_S) as pool:
+    with Pool(start, min(WORKERS, len(jobs)), lambda _: 4.0 * LIMIT_S) as pool:
         found = {job: None if isinstance(said, Lost) else said for job, said in pool.answers(jobs)}
     return {job: found[job] for job in jobs}
 
