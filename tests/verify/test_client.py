@@ -293,6 +293,7 @@ def test_more_in_flight_than_files_are_usually_open():
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert [reply.text for reply in found] == [f"#### {i + 1}" for i in range(1100)]
+    assert not any(reply.tries for reply in found)
 
 
 def test_what_stands_in_headers_comes_back_in_nothing(fake_server):

@@ -124,16 +124,13 @@ def test_of_several_servers_those_that_are_up_answer_everything(fake_server):
 
     broken = fake_server(lambda *_: web.Response(status=500, text="no"))
     well = fake_server(lambda body, _: fake_server.completion(text=body["prompt"]))
-    limits = Limits(attempts=2, patience_s=0, first_wait_s=0.001)
+    # so many that the server is given up before a question is
+    limits = Limits(attempts=50, patience_s=0, first_wait_s=0.001)
     arm = ServerArm("pr", [broken.url, well.url], concurrency=8, limits=limits)
     prompts = [f"p{i}" for i in range(30)]
     answers = asyncio.run(collect(arm, load("gsm8k").spec, prompts))
-    lost = {i for i, found in answers if isinstance(found, Failure)}
+    assert {i: found.text for i, found in answers} == dict(enumerate(prompts))
     assert len(answers) == 30
-    assert len(lost) < 8, "what was under way when it was given up is asked of the other"
-    assert {i: found.text for i, found in answers if i not in lost} == {
-        i: prompt for i, prompt in enumerate(prompts) if i not in lost
-    }
     assert any("was given up" in problem for problem in arm.problems("gsm8k"))
 
 
