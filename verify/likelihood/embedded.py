@@ -71,8 +71,10 @@ def _answer(job: Job) -> Answer:
         return Answer(reason=" ".join(said.split())[:500])
 
 
-def score(wo_a: Dispatcher, texts: Sequence[tuple[str, str]]) -> Answer:
+def score(wo_a: Dispatcher, texts: Sequence[tuple[str, str]], device: str | None = None) -> Answer:
     """The scores of texts by the embedded model with `wo_a` behind its attention output.
+
+    On a GPU if there is one, or else where `device` says.
 
     Every token that is scored comes of a decode step, so of the fused kernel if it is enabled.
 
@@ -84,7 +86,7 @@ def score(wo_a: Dispatcher, texts: Sequence[tuple[str, str]]) -> Answer:
     from evals.mini import tokenizer  # noqa: PLC0415
     from evals.mini.engine import Engine  # noqa: PLC0415
 
-    engine = Engine(wo_a, device="cuda" if torch.cuda.is_available() else "cpu")
+    engine = Engine(wo_a, device=device or ("cuda" if torch.cuda.is_available() else "cpu"))
     names = [tokenizer.name(token) for token in range(tokenizer.size())]
     found: dict[int, Scores] = {}
     try:
