@@ -40,12 +40,12 @@ class ScriptedClock:
         return timer
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def clock():
     return ScriptedClock
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def setup():
     buffers = weights(SMALL, 4096, 0, torch.device("cpu"))
     return Setup(SMALL, buffers, Method(warm_ups=1, replays=4), seed=0)

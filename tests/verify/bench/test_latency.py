@@ -39,7 +39,7 @@ def entrants():
     ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cells(clock, setup):
     # in the order above; the refusing one is never prepared
     found = measured(entrants(), setup, (1, 2), clock([6.0, 4.0, 12.0, 5.0, 3.0]))

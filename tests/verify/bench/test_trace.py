@@ -226,13 +226,13 @@ def test_the_embedded_model_takes_the_fused_path_in_each_decode_step(monkeypatch
     import torch
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    found = run("--steps", "2", "--arm", "pr=kernel:chain", "--json", tmp_path / "e.json")
+    found = run("--steps", "1", "--arm", "pr=kernel:chain", "--json", tmp_path / "e.json")
     assert found.return_value == "pass"
     made = json.loads((tmp_path / "e.json").read_text())
-    layers, steps = 3, 2
+    layers, steps = 3, 1
     assert (made["replaced"], made["kept"]) == (layers * steps, layers)  # kept: the prompts
     assert made["launches_fewer"] is None
-    assert made["rows"] == {"32": 6}
+    assert made["rows"] == {"32": 3}
     assert "launches cannot be seen here" in found.output
 
 
