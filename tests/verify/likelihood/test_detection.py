@@ -41,6 +41,11 @@ def test_a_wrong_sign_is_seen_by_all_but_layer_2_and_an_honest_kernel_by_none():
 
 
 @pytest.mark.usefixtures("small")
+def test_a_rounded_down_scale_is_seen_by_layer_2_alone():
+    assert detection._layers(Job("fault", "scale_floored")) == (None, 1)
+
+
+@pytest.mark.usefixtures("small")
 def test_a_kernel_that_raises_in_the_model_is_told_with_what_the_layers_saw(monkeypatch):
     def build(_):
         def fails(*_args, **_options):
