@@ -15,7 +15,7 @@ test: .venv/ready  ## the kernel grid and every other test
 	@$(BIN)/python -m pytest -n auto
 
 slow: .venv/ready  ## whole programs end to end, planted faults included
-	@$(BIN)/python -m pytest -m slow
+	@$(BIN)/python -m pytest -m slow -n auto
 
 check: .venv/ready  ## linters and types
 	@$(BIN)/ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,14 @@ def test_a_wrong_sign_fails_layers_one_and_three_and_passes_two(tmp_path):
 
 
 def test_a_floored_scale_fails_layer_two(tmp_path):
-    result = demo("tests.mutants.fused_floor_scale:fused_triton", tmp_path / "run")
-    assert result["verdict"] == "fail"
-    assert result["kernel"]["layers"] == {"1": "pass", "2": "fail"}
+    candidate = "tests.mutants.fused_floor_scale:fused_triton"
+    ended = subprocess.run(
+        [sys.executable, "-m", "verify.kernel", "--candidate", candidate, "--out", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    result = json.loads((tmp_path / "kernel.json").read_text())
+    assert result["layers"] == {"1": "pass", "2": "fail"}

@@ -12,8 +12,13 @@ from verify import cases, compare, harness, inputs, session
 from verify.faults.triton_source import planted
 
 SPEC = cases.reduced(cases.KernelSpec())
-# One of each family; not those past 2^31, of which some mutants copy all: gigabytes a worker.
-CASES = [case for case in cases.grid(SPEC, "quick") if case.draw == 0 and not case.mapped]
+# One of each family, and of reuse for what changes between launches; the costlier probes are for
+# verify.faults. Not those past 2^31, of which some mutants copy all: gigabytes a worker.
+CASES = [
+    case
+    for case in cases.grid(SPEC, "quick")
+    if case.draw == 0 and case.probe in {"forms", "reuse"} and not case.mapped
+]
 
 # The check that must notice each, and the layers that may: a fault of the quantiser leaves the
 # BF16 output alone, and one of the rotation leaves every byte right for the output it has.
