@@ -48,23 +48,23 @@ class Plan:
     Attributes:
         tokens: most tokens, a multiple of 8.
         cluster: thread blocks that share rows of the weight, a power of two up to 8.
-        blocks: 32-row blocks of the weight that a cluster takes in one pass.
+        blocks: 32-row blocks of the weight that a cluster takes at most.
         tiles: 16-row tiles of a warp, 1 or 2.
+        fetchers: warps that only fetch x and the table, 0 or 1.
         depth: steps of 32 columns of weights that a warp has in flight.
-        early: those of them that are asked for before x.
     """
 
     tokens: int
     cluster: int
     blocks: int
     tiles: int
+    fetchers: int
     depth: int
-    early: int
 
     @property
     def threads(self) -> int:
-        """Of a thread block."""
-        return SLICES // self.cluster * self.blocks * 2 // self.tiles * 32
+        """Of a thread block: a warp for each slice of a tile, and the fetchers."""
+        return (SLICES // self.cluster * self.blocks * 2 // self.tiles + self.fetchers) * 32
 
     def shared_bytes(self, shape: Shape) -> int:
         """Dynamic shared memory of a thread block; the source asserts it."""
@@ -77,7 +77,26 @@ class Plan:
         return -(-(x + turns + sums + inbox + 24) // 128) * 128
 
 
-PLANS = tuple(Plan(tokens, 2, 1, 1, 4, 2) for tokens in (8, 16, 24, 32))
+_PLANS = (
+    Plan(8, 2, 1, 1, 1, 6),
+    Plan(16, 8, 5, 1, 0, 4),
+    Plan(24, 8, 5, 1, 0, 4),
+    Plan(32, 8, 5, 1, 0, 3),
+)
+_WIDE_PLANS = (
+    Plan(8, 2, 2, 2, 0, 4),
+    *(Plan(tokens, 2, 2, 2, 0, 3) for tokens in (16, 24, 32)),
+)
+
+MAX_TOKENS = _PLANS[-1].tokens
+
+
+def plans(shape: Shape) -> tuple[Plan, ...]:
+    """Those of a shape, by number of tokens.
+
+    What fits on 132 multiprocessors at once is shared out so; more is cut into 64-row tiles.
+    """
+    return _PLANS if shape.groups * shape.rank <= 2048 else _WIDE_PLANS
 
 
 def source(shape: Shape) -> str:
@@ -90,8 +109,8 @@ def source(shape: Shape) -> str:
         "ROPE_DIM": shape.rope_dim,
     }
     lines = [f"constexpr int {name} = {value};" for name, value in sizes.items()]
-    for plan in PLANS:
-        given = (plan.cluster, plan.blocks, plan.tiles, plan.depth, plan.early)
+    for plan in plans(shape):
+        given = (plan.cluster, plan.blocks, plan.tiles, plan.fetchers, plan.depth)
         numbers = ", ".join(map(str, (*given, plan.shared_bytes(shape))))
         lines.append(f"#define PLAN_{plan.tokens} {numbers}")
     return "\n".join([*lines, f'#line 1 "{SOURCE.name}"', SOURCE.read_text(encoding="utf-8")])

@@ -10,10 +10,17 @@ from typing import Any
 import torch
 
 from kernel import build, contract
-from kernel.build import ARCHITECTURES, PLANS, SHARED_LIMIT, SLICES, Plan, Shape, bindings, called
+from kernel.build import (
+    ARCHITECTURES,
+    MAX_TOKENS,
+    SHARED_LIMIT,
+    SLICES,
+    Plan,
+    Shape,
+    bindings,
+    called,
+)
 from kernel.contract import ContractError
-
-MAX_TOKENS = PLANS[-1].tokens
 
 PROVEN = frozenset({(9, 0)})
 """Compute capabilities on which the kernel has run; for the others it only compiles so far."""
@@ -133,7 +140,7 @@ def require(device: torch.device, shape: Shape) -> None:
         raise ContractError(
             f"x has K = {shape.k}; fused_cuda takes multiples of {SLICES * 32} ({SLICES} slices)"
         )
-    needed = max(plan.shared_bytes(shape) for plan in PLANS)
+    needed = max(plan.shared_bytes(shape) for plan in build.plans(shape))
     if needed > SHARED_LIMIT:
         raise ContractError(
             f"x has K = {shape.k}, for which fused_cuda needs {needed} bytes of shared memory; "
@@ -148,7 +155,7 @@ def _kernels(device: int, shape: Shape) -> tuple[_Kernel, ...]:
     capability = torch.cuda.get_device_capability(device)
     code = build.machine_code(ARCHITECTURES[capability], shape)
     library = called(driver.cuLibraryLoadData(code, [], [], 0, [], [], 0))
-    return tuple(_kernel(driver, library, device, plan, shape) for plan in PLANS)
+    return tuple(_kernel(driver, library, device, plan, shape) for plan in build.plans(shape))
 
 
 def _kernel(driver: Any, library: Any, device: int, plan: Plan, shape: Shape) -> _Kernel:
@@ -159,7 +166,8 @@ def _kernel(driver: Any, library: Any, device: int, plan: Plan, shape: Shape) ->
     function = driver.CUfunction(int(handle))
     one = _Kernel(plan, function, shared, shape.groups, clusters=1)
     resident = called(driver.cuOccupancyMaxActiveClusters(function, _configuration(one, 0, False)))
-    clusters = max(1, min(resident // shape.groups, shape.rank // 32))
+    blocks = shape.rank // 32
+    clusters = max(min(resident // shape.groups, blocks), -(-blocks // plan.blocks))
     return replace(one, clusters=clusters)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 OWN_CLAIMS = {
     "kernel:chain": frozenset({"rejects", "unbounded"}),
     "kernel:fused_triton": frozenset({"rejects"}),
+    "kernel:fused_cuda": frozenset({"rejects", "batch-invariant"}),
 }
 """What our own kernels are always held to. They are found even where the working folder has a
 kernel/ of its own."""

@@ -1,17 +1,23 @@
 // Inverse RoPE, WO-A and BF16 or MXFP8 output in one launch, for T <= 32 tokens. One source for
 // sm_90a, sm_100a and sm_103a; needs no header, so that NVRTC compiles it alone.
 //
-// K is cut into 16 slices. A cluster of CLUSTER blocks shares some 32-row blocks of the weight;
-// each of its blocks takes 16 / CLUSTER slices of all those rows, each warp one slice of 16 rows:
-//   1. the warp's first weights are asked for, straight into registers;
-//   2. x of the slice comes by bulk copy into shared memory, where its rotary columns are turned;
+// K is cut into 16 slices. A cluster of CLUSTER thread blocks shares some 32-row blocks of the
+// weight; each thread block takes 16 / CLUSTER slices of all those rows, each warp one slice of 16
+// or 32 rows:
+//   1. a warp asks for its first weights at once, straight into registers;
+//   2. meanwhile one warp fetches x and the table by bulk copies, and the warps of a slice turn
+//      its rotary columns in shared memory, just before they need them;
 //   3. mma.sync over the slice, weights as the 16-row operand, tokens as the 8-column one;
-//   4. the block adds its slices and sends one float per output to the token's owner in the
-//      cluster, which adds the blocks' sums, rounds to BF16, quantises and writes.
+//   4. the thread block adds its slices and sends one float per output to the token's owner in
+//      the cluster, which adds what it gets, rounds to BF16, quantises and writes.
 // All sums follow one balanced tree over the 16 slices: neither CLUSTER, nor T, nor the number of
 // clusters changes a bit.
+//
+// What was measured on an H200: more weights in flight than the plans ask for makes x and the
+// table wait behind them; each instruction on the way costs, so a launch takes its rows once and
+// what exceeds the GPU waits as further clusters.
 
-// Given by the build: GROUPS, RANK, K, HEAD_DIM, ROPE_DIM.
+// Given by the build: GROUPS, RANK, K, HEAD_DIM, ROPE_DIM, and for each kernel its plan.
 using u8 = unsigned char;
 using u16 = unsigned short;
 using u32 = unsigned int;
@@ -28,16 +34,16 @@ constexpr int SCALE_COLUMNS = (COLUMNS / 32 + 3) / 4 * 4;
 __device__ constexpr int x_row(int columns) { return columns * 2 + (columns % 64 == 0 ? 64 : 0); }
 constexpr int SUM_ROW = BLOCK_ROWS + 4;  // floats; likewise for the partial sums
 
-static_assert(K % (SLICES * 32) == 0 && RANK % BLOCK_ROWS == 0 && ROPE_DIM % 2 == 0);
+static_assert(K % (SLICES * 32) == 0 && RANK % BLOCK_ROWS == 0 && ROPE_DIM % 4 == 0);
 
 struct Arguments {
-  const u16* x;          // BF16, row_stride elements from token to token
-  const u16* weight;     // BF16 [GROUPS, RANK, K]
-  const float* cos_sin;  // FP32 [table_rows, ROPE_DIM]
-  const void* positions; // INT32 or INT64 [tokens]
-  u16* out;              // BF16 [tokens, COLUMNS], or null and:
-  u8* q;                 // E4M3 [tokens, COLUMNS]
-  u8* scales;            // UE8M0, 128x4 swizzle
+  const u16* x;           // BF16, row_stride elements from token to token
+  const u16* weight;      // BF16 [GROUPS, RANK, K]
+  const float* cos_sin;   // FP32 [table_rows, ROPE_DIM]
+  const void* positions;  // INT32 or INT64 [tokens]
+  u16* out;               // BF16 [tokens, COLUMNS], or null and:
+  u8* q;                  // E4M3 [tokens, COLUMNS]
+  u8* scales;             // UE8M0, 128x4 swizzle
   long long row_stride;
   long long table_rows;
   int tokens;
@@ -195,15 +201,19 @@ __device__ __forceinline__ void clear_padding(const Arguments& a, int first_bloc
   }
 }
 
-// OCTETS: tokens, in eights. BLOCKS_AT_ONCE: 32-row blocks that a cluster takes in one pass.
-// DEPTH: steps of weights in flight, EARLY of them before x.
-template <int OCTETS, int CLUSTER, int BLOCKS_AT_ONCE, int TILES, int DEPTH,
-          int EARLY, int SHARED_BYTES>
+// OCTETS: tokens, in eights. MOST_BLOCKS: 32-row blocks that a cluster takes at most. TILES:
+// 16-row tiles of a warp. FETCHERS: warps that do nothing but fetch x and the table, 0 or 1;
+// without, the last warp does, which has no rows in most clusters. IN_FLIGHT: steps of weights
+// that a warp asks for ahead.
+template <int OCTETS, int CLUSTER, int MOST_BLOCKS, int TILES, int FETCHERS, int IN_FLIGHT,
+          int SHARED_BYTES>
 struct Kernel {
   static constexpr int TOKENS = OCTETS * 8;
   static constexpr int OWN_SLICES = SLICES / CLUSTER;
-  static constexpr int ROW_GROUPS = BLOCKS_AT_ONCE * 2 / TILES;  // of TILES * 16 rows
-  static constexpr int WARPS = OWN_SLICES * ROW_GROUPS;
+  static constexpr int ROW_GROUPS = MOST_BLOCKS * 2 / TILES;  // of TILES * 16 rows
+  static constexpr int WORKERS = OWN_SLICES * ROW_GROUPS;
+  static constexpr int WARPS = WORKERS + FETCHERS;
+  static constexpr int DEPTH = IN_FLIGHT < STEPS ? IN_FLIGHT : STEPS;
   static constexpr int THREADS = WARPS * 32;
   static constexpr int OWNED = (TOKENS + CLUSTER - 1) / CLUSTER;
   static constexpr int SPAN = OWN_SLICES * SLICE_K;  // columns of x of one thread block
@@ -216,13 +226,13 @@ struct Kernel {
   struct alignas(128) Shared {
     alignas(16) u8 x[TOKENS][X_ROW];
     alignas(16) float turns[TOKENS][ROPE_DIM];  // cosines and sines
-    alignas(16) float sums[BLOCKS_AT_ONCE][OWN_SLICES][TOKENS * SUM_ROW];
-    alignas(16) float inbox[BLOCKS_AT_ONCE][OWNED][CLUSTER][BLOCK_ROWS];
-    u64 landed;
-    u64 turned;
-    u64 received;
+    alignas(16) float sums[MOST_BLOCKS][OWN_SLICES][TOKENS * SUM_ROW];
+    alignas(16) float inbox[MOST_BLOCKS][OWNED][CLUSTER][BLOCK_ROWS];
+    u64 landed;    // x
+    u64 fetched;   // the turns
+    u64 received;  // into the inbox
   };
-  static_assert(sizeof(Shared) == SHARED_BYTES && STEPS % DEPTH == 0);
+  static_assert(sizeof(Shared) == SHARED_BYTES);
 
   // One warp, a lane each token: its row of x.
   static __device__ __forceinline__ void fetch_x(const Arguments& a, Shared& shared, int lane,
@@ -238,21 +248,21 @@ struct Kernel {
   // One warp, a lane each token: its row of the table, or NaN where it has none.
   static __device__ __forceinline__ void fetch_turns(const Arguments& a, Shared& shared, int lane,
                                                      long long position) {
-    const u32 turned = shared_address(&shared.turned);
+    const u32 fetched = shared_address(&shared.fetched);
     const bool inside = static_cast<u64>(position) < static_cast<u64>(a.table_rows);
     if (lane < a.tokens && !inside) {
 #pragma unroll 1
       for (int n = 0; n < ROPE_DIM; ++n) shared.turns[lane][n] = __uint_as_float(0x7FC00000);
     }
     const int rows = __popc(__ballot_sync(0xFFFFFFFF, inside));
-    if (lane == 0) barrier_expect(turned, rows * ROPE_DIM * 4);
+    if (lane == 0) barrier_expect(fetched, rows * ROPE_DIM * 4);
     __syncwarp();
     if (inside) {
-      bulk_copy(shared.turns[lane], a.cos_sin + position * ROPE_DIM, ROPE_DIM * 4, turned);
+      bulk_copy(shared.turns[lane], a.cos_sin + position * ROPE_DIM, ROPE_DIM * 4, fetched);
     }
   }
 
-  // Rotate back the rotary columns of a slice: the `threads` that work on it.
+  // Rotate back the rotary columns of a slice, by the `threads` that work on it. FP32 without FMA.
   static __device__ __forceinline__ void turn(const Arguments& a, Shared& shared, int slice,
                                               int own_slice, int thread, int threads) {
     const int begin = slice * SLICE_K, end = begin + SLICE_K;
@@ -261,7 +271,7 @@ struct Kernel {
     for (int head = begin / HEAD_DIM; head * HEAD_DIM < end; ++head) {
       const int tail = (head + 1) * HEAD_DIM - ROPE_DIM;
       if (tail >= end || tail + ROPE_DIM <= begin) continue;
-      if (!waited) barrier_wait(shared_address(&shared.turned), 0);
+      if (!waited) barrier_wait(shared_address(&shared.fetched), 0);
       waited = true;
 #pragma unroll 2
       for (int i = thread; i < a.tokens * PAIRS; i += threads) {
@@ -291,10 +301,10 @@ struct Kernel {
     const u32 received = shared_address(&shared.received);
 
     // The clusters of a group share its blocks; the first few take one more.
-    int block = share * a.blocks_each + min(share, a.blocks_left);
-    const int end = block + a.blocks_each + (share < a.blocks_left);
-    const int at_once = row_group * TILES / 2;  // this warp's block among those of a pass
-    bool active = block + at_once < end;
+    const int block = share * a.blocks_each + min(share, a.blocks_left);
+    const int blocks = a.blocks_each + (share < a.blocks_left);
+    const int at_once = row_group * TILES / 2;  // this warp's block among the cluster's
+    const bool active = at_once < blocks;
     const u16* rows = a.weight +
                       static_cast<long long>(group * RANK + block * BLOCK_ROWS +
                                              row_group * TILES * 16 + lane / 4) * K +
@@ -307,16 +317,11 @@ struct Kernel {
         lower[step % DEPTH][tile] = stream(rows + step * 32 + tile * 16 * K + 8 * K);
       }
     };
-    auto ask_between = [&](int begin, int end) {
-      if (!active) return;
-#pragma unroll
-      for (int step = begin; step < end; ++step) ask(step);
-    };
     long long position = -1;
-    if (warp == 0) {
+    if (warp == WARPS - 1) {
       if (lane == 0) {
         barrier_init(shared_address(&shared.landed));
-        barrier_init(shared_address(&shared.turned));
+        barrier_init(shared_address(&shared.fetched));
         barrier_init(received);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
       }
@@ -324,107 +329,91 @@ struct Kernel {
       if (lane < a.tokens) position = position_of(a, lane);
       fetch_x(a, shared, lane, group * K + first);
     }
-    // What is asked for later queues behind these: few, until x is under way.
-    ask_between(0, EARLY);
+    if (active) {
+#pragma unroll
+      for (int step = 0; step < DEPTH; ++step) ask(step);
+    }
     __syncthreads();
-    ask_between(EARLY, DEPTH);
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
     asm volatile("griddepcontrol.wait;" ::: "memory");
-    if (warp == 0) fetch_turns(a, shared, lane, position);
-    clear_padding(a, group * BLOCKS + block, end - block, block_of_cluster * THREADS + thread,
+    if (warp == WARPS - 1) fetch_turns(a, shared, lane, position);
+    clear_padding(a, group * BLOCKS + block, blocks, block_of_cluster * THREADS + thread,
                   CLUSTER * THREADS);
     barrier_wait(shared_address(&shared.landed), 0);
 
     const u8* x = shared.x[lane / 4] + own_slice * SLICE_K * 2 + lane % 4 * 16;
-#pragma unroll 1
-    for (int pass = 0;; ++pass) {
-      const int blocks = min(end - block, BLOCKS_AT_ONCE);
-      const int next = block + blocks;
-      if (thread == 0) {
-        const int owned = (a.tokens - static_cast<int>(block_of_cluster) + CLUSTER - 1) / CLUSTER;
-        barrier_expect(received, blocks * max(owned, 0) * CLUSTER * BLOCK_ROWS * 4);
-      }
-      if (active) {
-        float sums[OCTETS][TILES][4] = {};
+    if (thread == 0) {
+      const int owned = (a.tokens - static_cast<int>(block_of_cluster) + CLUSTER - 1) / CLUSTER;
+      barrier_expect(received, blocks * max(owned, 0) * CLUSTER * BLOCK_ROWS * 4);
+    }
+    if (active) {
+      float sums[OCTETS][TILES][4] = {};
 #pragma unroll
-        for (int step = 0; step < STEPS; ++step) {
-          if (step == TURN_STEP && pass == 0) {
-            turn(a, shared, first / SLICE_K + own_slice, own_slice, row_group * 32 + lane,
-                 blocks * 2 / TILES * 32);
-          }
-#pragma unroll
-          for (int octet = 0; octet < OCTETS; ++octet) {
-            const uint4 v = *reinterpret_cast<const uint4*>(x + octet * 8 * X_ROW + step * 64);
-#pragma unroll
-            for (int tile = 0; tile < TILES; ++tile) {
-              const uint4 up = upper[step % DEPTH][tile], low = lower[step % DEPTH][tile];
-              mma(sums[octet][tile], up.x, low.x, up.y, low.y, v.x, v.y);
-              mma(sums[octet][tile], up.z, low.z, up.w, low.w, v.z, v.w);
-            }
-          }
-          if (step + DEPTH < STEPS) ask(step + DEPTH);
+      for (int step = 0; step < STEPS; ++step) {
+        if (step == TURN_STEP) {
+          turn(a, shared, first / SLICE_K + own_slice, own_slice, row_group * 32 + lane,
+               blocks * 2 / TILES * 32);
         }
-        float* to = shared.sums[at_once][own_slice] + row_group * TILES % 2 * 16 + lane / 4 +
-                    lane % 4 * 2 * SUM_ROW;
 #pragma unroll
         for (int octet = 0; octet < OCTETS; ++octet) {
+          const uint4 v = *reinterpret_cast<const uint4*>(x + octet * 8 * X_ROW + step * 64);
 #pragma unroll
           for (int tile = 0; tile < TILES; ++tile) {
+            const uint4 up = upper[step % DEPTH][tile], low = lower[step % DEPTH][tile];
+            mma(sums[octet][tile], up.x, low.x, up.y, low.y, v.x, v.y);
+            mma(sums[octet][tile], up.z, low.z, up.w, low.w, v.z, v.w);
+          }
+        }
+        if (step + DEPTH < STEPS) ask(step + DEPTH);
+      }
+      float* to = shared.sums[at_once][own_slice] + row_group * TILES % 2 * 16 + lane / 4 +
+                  lane % 4 * 2 * SUM_ROW;
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-              to[(octet * 8 + i % 2) * SUM_ROW + tile * 16 + i / 2 * 8] = sums[octet][tile][i];
-            }
+      for (int octet = 0; octet < OCTETS; ++octet) {
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            to[(octet * 8 + i % 2) * SUM_ROW + tile * 16 + i / 2 * 8] = sums[octet][tile][i];
           }
         }
       }
-      active = next + at_once < end;
-      rows += static_cast<long long>(blocks) * BLOCK_ROWS * K;
-      ask_between(0, DEPTH);
-      // Peers must have set up their barriers. Waiting earlier would also wait for the weights.
-      if (pass == 0) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-      // The slices' sum, four columns of a token a lane, goes to the token's owner.
-      int i = warp * 4 + lane / 8;
-      const u32 column = lane % 8 * 4;
-      __syncthreads();
-#pragma unroll 1
-      for (; i < blocks * TOKENS; i += WARPS * 4) {
-        const int at = i / TOKENS, token = i % TOKENS, owner = token % CLUSTER;
-        if (token >= a.tokens) continue;
-        const float4 sum = tree<OWN_SLICES>([&](int s) {
-          return *reinterpret_cast<const float4*>(&shared.sums[at][s][token * SUM_ROW + column]);
-        });
-        const float* to = &shared.inbox[at][token / CLUSTER][block_of_cluster][column];
-        send(address_in(shared_address(to), owner), sum, address_in(received, owner));
-      }
-      // The last warps first: the first ones have just been summing.
-      bool waited = false;
-#pragma unroll 1
-      for (int i = WARPS - 1 - warp; i < blocks * OWNED; i += WARPS) {
-        const int at = i / OWNED, mine = i % OWNED, token = mine * CLUSTER + block_of_cluster;
-        if (token >= a.tokens) continue;
-        const Place place(a, token, group * BLOCKS + block + at, lane);
-        if (!waited) barrier_wait(received, pass % 2);
-        waited = true;
-        place.finish(tree<CLUSTER>([&](int b) { return shared.inbox[at][mine][b][lane]; }));
-      }
-      block = next;
-      if (block >= end) {
-        // Peers may still be sending to a block whose warps had nothing to wait for.
-        if (warp == 0) barrier_wait(received, pass % 2);
-        return;
-      }
-      // The inbox may be filled again once everyone has emptied it.
-      asm volatile("barrier.cluster.arrive.aligned;\n barrier.cluster.wait.aligned;" ::: "memory");
     }
+
+    // Those who send need their peers' barriers. Waiting earlier would wait for the weights too.
+    if (warp * 4 < blocks * TOKENS) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+    __syncthreads();
+    // The slices' sum, four columns of a token a lane, goes to the token's owner.
+#pragma unroll 1
+    for (int i = warp * 4 + lane / 8; i < blocks * TOKENS; i += WARPS * 4) {
+      const int at = i / TOKENS, token = i % TOKENS, owner = token % CLUSTER, column = lane % 8 * 4;
+      if (token >= a.tokens) continue;
+      const float4 sum = tree<OWN_SLICES>([&](int s) {
+        return *reinterpret_cast<const float4*>(&shared.sums[at][s][token * SUM_ROW + column]);
+      });
+      const float* to = &shared.inbox[at][token / CLUSTER][block_of_cluster][column];
+      send(address_in(shared_address(to), owner), sum, address_in(received, owner));
+    }
+    // The last warps first: the first ones have just been summing.
+#pragma unroll 1
+    for (int i = WARPS - 1 - warp; i < blocks * OWNED; i += WARPS) {
+      const int at = i / OWNED, mine = i % OWNED, token = mine * CLUSTER + block_of_cluster;
+      if (token >= a.tokens) continue;
+      const Place place(a, token, group * BLOCKS + block + at, lane);
+      barrier_wait(received, 0);
+      place.finish(tree<CLUSTER>([&](int b) { return shared.inbox[at][mine][b][lane]; }));
+    }
+    // Peers may still be sending to a block that owns nothing else to wait for.
+    if (warp == 0) barrier_wait(received, 0);
   }
 };
 
-#define ENTRY(TOKENS, ...)                                                            \
-  extern "C" __global__ void                                                         \
-      __launch_bounds__(Kernel<TOKENS / 8, __VA_ARGS__>::THREADS, 1)                  \
-      wo_a_##TOKENS(const __grid_constant__ Arguments a) {                            \
-    Kernel<TOKENS / 8, __VA_ARGS__>::run(a);                                          \
+#define ENTRY(TOKENS, ...)                                                         \
+  extern "C" __global__ void __launch_bounds__(                                    \
+      Kernel<TOKENS / 8, __VA_ARGS__>::THREADS, 1)                                 \
+      wo_a_##TOKENS(const __grid_constant__ Arguments a) {                         \
+    Kernel<TOKENS / 8, __VA_ARGS__>::run(a);                                       \
   }
 
 ENTRY(8, PLAN_8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernel import chain, contract, fused_triton, mxfp8
+from kernel import chain, contract, fused_cuda, fused_triton, mxfp8
 
 
 def _arguments(tokens=4, groups=2, rank=64, k=256, rope_dim=16):
@@ -107,7 +107,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("candidate", [chain, fused_triton], ids=["chain", "fused_triton"])
+@pytest.mark.parametrize("candidate", [chain, fused_triton, fused_cuda], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", BAD)
 def test_each_violation_is_named_and_writes_nothing(candidate, name):
     changes, message = BAD[name]

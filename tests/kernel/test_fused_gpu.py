@@ -1,4 +1,4 @@
-"""The fused Triton kernel on a GPU, at the shape that is served, beside chain and interpreter."""
+"""The fused kernels on a GPU, at the shape that is served, beside chain and interpreter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kernel import chain, fused_triton
+from kernel import chain, fused_cuda, fused_triton
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
@@ -17,6 +17,11 @@ TOKENS = (1, 2, 8, 16, 17, 32)
 def _cuda(call):
     tensors = {n: getattr(call, n).cuda() for n in ("x", "weight", "cos_sin", "positions")}
     return replace(call, **tensors)
+
+
+@pytest.fixture(params=[fused_triton, fused_cuda], ids=lambda f: f.__name__)
+def fused(request):
+    return request.param
 
 
 @pytest.fixture
@@ -34,30 +39,30 @@ def _equal(found, expected):
 
 
 @pytest.mark.parametrize("tokens", TOKENS)
-def test_exact_inputs_give_the_bytes_of_the_chain(served, tokens):
+def test_exact_inputs_give_the_bytes_of_the_chain(fused, served, tokens):
     call = _cuda(served(tokens).with_integers())
-    assert torch.equal(call.bf16(fused_triton), call.bf16(chain))
-    assert _equal(call.mxfp8(fused_triton), call.mxfp8(chain))
+    assert torch.equal(call.bf16(fused), call.bf16(chain))
+    assert _equal(call.mxfp8(fused), call.mxfp8(chain))
 
 
 @pytest.mark.parametrize("tokens", TOKENS)
-def test_random_inputs_stay_within_tensor_core_accumulation(served, quantised, tokens):
+def test_random_inputs_stay_within_tensor_core_accumulation(fused, served, quantised, tokens):
     call = _cuda(served(tokens))
-    y = call.bf16(fused_triton)
+    y = call.bf16(fused)
     low, high = call.bounds(roundings=343)  # a tensor core, 32 steps of K=16, and 7 sums of splits
     assert (low <= y).all()
     assert (y <= high).all()
     assert (y != call.bf16(chain)).float().mean() < 0.01
-    assert _equal(call.mxfp8(fused_triton), quantised(y))
+    assert _equal(call.mxfp8(fused), quantised(y))
 
 
 @pytest.mark.parametrize("tokens", TOKENS)
-def test_rotation_is_the_chains_to_the_bit(served, tokens):
+def test_rotation_is_the_chains_to_the_bit(fused, served, tokens):
     """One-hot weights show the rotated tails of all eight heads."""
     call = served(tokens)
     columns = (torch.arange(8)[:, None] * 512 + torch.arange(384, 512)).flatten()
     call.weight = torch.eye(4096)[columns].expand(2, -1, -1).bfloat16().contiguous()
-    on_gpu = _cuda(call).bf16(fused_triton)
+    on_gpu = _cuda(call).bf16(fused)
     assert torch.equal(on_gpu.cpu(), call.bf16(chain))
 
 
@@ -71,28 +76,28 @@ def test_ragged_shapes_and_the_interpreter_agree_exact(make_call, shape):
 
 
 @pytest.mark.parametrize("tokens", TOKENS)
-def test_a_row_has_the_same_bits_in_any_batch_and_repeat(served, tokens):
+def test_a_row_has_the_same_bits_in_any_batch_and_repeat(fused, served, tokens):
     call = _cuda(served(32))
-    full = call.bf16(fused_triton)
-    assert torch.equal(full, call.bf16(fused_triton))
+    full = call.bf16(fused)
+    assert torch.equal(full, call.bf16(fused))
     part = replace(call, x=call.x[:tokens], positions=call.positions[:tokens])
-    assert torch.equal(part.bf16(fused_triton), full[:tokens])
+    assert torch.equal(part.bf16(fused), full[:tokens])
     last = replace(call, x=call.x[-tokens:], positions=call.positions[-tokens:])
-    assert torch.equal(last.bf16(fused_triton), full[-tokens:])
+    assert torch.equal(last.bf16(fused), full[-tokens:])
 
 
-def test_padded_offset_and_unused_memory_and_int32_positions(served):
+def test_padded_offset_and_unused_memory_and_int32_positions(fused, served):
     call = _cuda(served(17))
     wide = torch.full((18, 8, 4096), torch.nan, dtype=torch.bfloat16, device="cuda")
     wide[:17, 3:5] = call.x
     padded = replace(call, x=wide[:17, 3:5], positions=call.positions.int())
-    assert torch.equal(padded.bf16(fused_triton), call.bf16(fused_triton))
+    assert torch.equal(padded.bf16(fused), call.bf16(fused))
 
 
-def test_a_position_outside_the_table_gives_nan_and_reads_nothing(served):
+def test_a_position_outside_the_table_gives_nan_and_reads_nothing(fused, served):
     call = _cuda(served(3))
     call.positions = torch.tensor([0, 70_000, -1], device="cuda")
-    for candidate in (fused_triton, chain):
+    for candidate in (fused, chain):
         y = call.bf16(candidate)
         assert y.isnan().all(dim=1).tolist() == [False, True, True]
         q, scales = call.mxfp8(candidate)
@@ -100,12 +105,12 @@ def test_a_position_outside_the_table_gives_nan_and_reads_nothing(served):
         assert (scales[:48].view(3, 4, 4)[1:, 0] == 255).all()
 
 
-def test_capture_in_a_cuda_graph_reads_new_inputs(served):
+def test_capture_in_a_cuda_graph_reads_new_inputs(fused, served):
     call = _cuda(served(8).with_integers())
     out = torch.zeros(8, 2048, dtype=torch.bfloat16, device="cuda")
 
     def launch():
-        fused_triton(call.x, call.weight, call.cos_sin, call.positions, out=out)
+        fused(call.x, call.weight, call.cos_sin, call.positions, out=out)
 
     launch()
     torch.cuda.synchronize()
