@@ -11,7 +11,10 @@ import torch
 from kernel import build, chain, fused_cuda
 from kernel.build import ARCHITECTURES, bindings, called
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available() or torch.cuda.get_device_capability() not in ARCHITECTURES,
+    reason="needs a GPU of SM90, SM100 or SM103",
+)
 
 SERVED = {"rank": 1024, "heads": 8, "head_dim": 512, "rope_dim": 64, "length": 70_000}
 
