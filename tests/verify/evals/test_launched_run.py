@@ -108,7 +108,7 @@ def test_an_interrupted_run_leaves_no_server(suite, launched, here, by):
     )
     try:
         with (here / "asked").open() as asked:  # opened by the server of pr once it is asked
-            assert asked.read() == "hanging"
+            assert asked.read(7) == "hanging"  # it may be asked more than once
         process.send_signal(by)
         _, err = process.communicate(timeout=60)
     finally:
