@@ -183,6 +183,13 @@ class Kernel(msgspec.Struct, frozen=True):
     ulps: dict[str, int] = {}
 
 
+class Extractor(msgspec.Struct, frozen=True):
+    """A second grader of a suite, and the questions whose difference it sees otherwise."""
+
+    by: str
+    items: tuple[str, ...] = ()
+
+
 class Result(msgspec.Struct, frozen=True):
     """What `result.json` says; the manifest stands beside it, in a file of its own.
 
@@ -192,6 +199,7 @@ class Result(msgspec.Struct, frozen=True):
     verdict: Verdict
     suites: tuple[Suite, ...] = ()
     kernel: Kernel | None = None
+    extractors: dict[str, Extractor] | None = None
     score: Score | None = None
 
 

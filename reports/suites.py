@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from reports.questions import Answers
-    from reports.read import Arms, Run, Suite
+    from reports.read import Arms, Extractor, Run, Suite
     from verify.verdict import Verdict
 
 
@@ -58,6 +58,7 @@ class SuiteView:
     verdict: Verdict
     reason: str
     redacted: bool
+    graders: str
     table: Table | None
     answers: Answers | None
 
@@ -86,10 +87,21 @@ def suite_views(run: Run, answers: Mapping[str, Answers]) -> tuple[SuiteView, ..
             verdict=suite.verdict,
             reason=suite.reason,
             redacted=bool(asked and asked.redact),
+            graders=_graders((run.result.extractors or {}).get(suite.suite)),
             table=_table(suite),
             answers=answers.get(suite.suite),
         )
         for suite in run.result.suites
+    )
+
+
+def _graders(second: Extractor | None) -> str:
+    """The questions whose difference depends on who grades; else empty."""
+    if second is None or not second.items:
+        return ""
+    return (
+        f"On {words.count(len(second.items), 'question')} the arms\u2019 difference depends on who "
+        f"grades: {second.by} disagrees on {words.listed(second.items)}."
     )
 
 

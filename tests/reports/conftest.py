@@ -150,13 +150,18 @@ def write_run(tmp_path):
         kernel=None,
         verdict="pass",
         manifest=MANIFEST,
+        extractors=None,
         kept=(),
         prompt="What is 40 + 2?",
         target="42",
     ):
         folder = tmp_path / str(next(numbers)) / "run"
         folder.mkdir(parents=True)
-        document = {"verdict": verdict, "suites": [suite()] if suites is None else suites}
+        document = {
+            "verdict": verdict,
+            "suites": [suite()] if suites is None else suites,
+            "extractors": extractors,
+        }
         if kernel is not None:
             document["kernel"] = kernel
         (folder / "result.json").write_text(json.dumps(document))

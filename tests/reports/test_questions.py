@@ -49,3 +49,12 @@ def test_long_texts_are_cut_and_say_so(page_of, records):
     assert len(page.html) < 150_000
     assert "later characters: see records.sqlite" in page.html
     assert "92,000 earlier characters: see records.sqlite" in page.html
+
+
+def test_questions_that_hang_on_the_grader_are_named(page_of, records):
+    second = {"mini-gsm8k": {"by": "math-verify", "pairs": 5, "items": ["q0170", "q0173"]}}
+    page = page_of(kept=records(), extractors=second)
+    assert "On 2 questions" in page.one("p", "warning")["text"]
+    assert "math-verify disagrees on q0170 and q0173." in page.one("p", "warning")["text"]
+    agreed = {"mini-gsm8k": {"by": "math-verify", "pairs": 5, "items": []}}
+    assert not page_of(kept=records(), extractors=agreed).all("p", "warning")

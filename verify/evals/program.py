@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sqlite3
-import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 from click.core import ParameterSource
 
-from verify import manifest, resume, runner, store
+from verify import manifest, store
 from verify.command import UserError
-from verify.differences import differences
 from verify.evals import plan as planning
-from verify.evals import progress, show
+from verify.evals import show
 from verify.evals.comparing import compare
+from verify.evals.conduct import conduct, kernel_result, rest
 from verify.evals.export import export
-from verify.evals.going_on import only_here, unfinished
+from verify.evals.going_on import unfinished
 from verify.evals.grade import grade
 from verify.evals.noise import aa
-from verify.evals.opinions import dependent, hanging
+from verify.evals.opinions import hanging
 from verify.evals.output import console_for_people
 from verify.evals.power import power
 from verify.evals.reporting import render, report
 from verify.evals.score import score
 from verify.files import write_json
-from verify.verdict import Verdict, combine
+from verify.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import Console
 
     from verify.evals.plan import Plan
-    from verify.stats.suite import SuiteResult
-    from verify.store import Record, Store
 
 
 RUN_FILES = (
@@ -51,30 +41,6 @@ RUN_FILES = (
     "junit.xml",
 )
 """What a run writes; where one of them stands already, none is written."""
-
-
-class KernelFinding(msgspec.Struct):
-    """What is used of a finding of layers 1 and 2."""
-
-    case: str
-    check: str
-    layer: int
-    message: str
-    replay: str
-
-
-class KernelResult(msgspec.Struct):
-    """What is used of kernel.json, which verify.kernel may have left in the folder."""
-
-    verdict: Verdict
-    layers: dict[str, Verdict]
-    cases: int
-    executed: int
-    findings: list[KernelFinding]
-    tiers: dict[str, int]
-    adequacy: dict[str, int]
-    environment: dict[str, str]
-    seconds: float
 
 
 def _loads(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[int, ...]:
@@ -198,18 +164,17 @@ def command(
     if context.invoked_subcommand is not None:
         _refuse_options_of_a_run(context)
         return None
-    began = time.monotonic()
     plan = planning.make(planning.Options(**words))
     folder = _folder(out, plan)
     console = console_for_people()
-    document = _run(plan, folder, context.command_path, console, began)
+    document = conduct(plan, folder, context.command_path, console)
     for path in filter(None, (folder / "result.json", json_file)):
         write_json(path, document)
     _show(console, document, folder)
     described = document["manifest"]
     if described["unanswered"] and described["go_on_with"] and unfinished(folder):
         missing = f"{described['unanswered']} questions have no answer"
-        click.echo(f"{missing}{_rest(described)}", err=True)
+        click.echo(f"{missing}{rest(described)}", err=True)
     return Verdict(document["verdict"])
 
 
@@ -242,115 +207,8 @@ def _folder(out: Path | None, plan: Plan) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{folder} cannot be made ({error.strerror}); name another") from None
-    _kernel(folder / "kernel.json")  # one that cannot be read is told now, not after the run
+    kernel_result(folder / "kernel.json")  # one that cannot be read is told now, not after the run
     return folder
-
-
-def _run(plan: Plan, folder: Path, program: str, console: Console, began: float) -> dict[str, Any]:
-    """Ask everything, judge it, and return the content of result.json."""
-    arms = plan.arms(folder)
-    about = {
-        "command": manifest.command_line(program),
-        "go_on_with": manifest.go_on_with(program, folder) if plan.specs[0].urls else None,
-        "started": manifest.now(),
-        "rules": asdict(plan.rules),
-        "declared_to_differ": list(plan.differ),
-        "required_paths": list(plan.require_path),
-        **manifest.environment(),
-    }
-    opened: list[Store] = []
-    kept: list[str] = []
-
-    def describe(**more: Any) -> dict[str, Any]:
-        described = {
-            **about,
-            **more,
-            "arms": {arm.name: arm.settings() for arm in arms},
-            "suites": {task.name: manifest.suite(task) for task in plan.tasks},
-        }
-        write_json(folder / "manifest.json", described)
-        return described
-
-    def begin(fixed: Mapping[str, str]) -> Store:
-        opened.append(_store(folder / store.FILE_NAME))
-        resume.claim(opened[0], fixed)
-        describe()
-        for record in opened[0].records():
-            if record.error is None:  # the others are asked again
-                kept.append(record.item)
-                watch.held(record)
-        return opened[0]
-
-    with only_here(folder), progress.Watch(console, plan.names, plan.tasks) as watch:
-
-        def heard(record: Record) -> None:
-            kept.append(record.item)
-            watch.heard(record)
-
-        try:
-            extended = asyncio.run(runner.run(arms, plan.tasks, plan.rules, begin, heard))
-            settings = {arm.name: arm.settings().get("compared", {}) for arm in arms}
-            unequal = list(differences(settings, plan.differ))
-            suites = runner.conclude(arms, plan.tasks, plan.rules, opened[0], unequal)
-            records = list(opened[0].records())
-            extractors = dependent(records, plan.tasks, plan.names)
-        except KeyboardInterrupt:
-            if opened:
-                describe(interrupted=manifest.now())
-                click.echo(
-                    f"{len(kept)} answers are kept in {folder / store.FILE_NAME}{_rest(about)}",
-                    err=True,
-                )
-            raise
-        finally:
-            for each in opened:
-                each.close()
-            _leave_nothing_empty(folder)
-    described = describe(
-        finished=manifest.now(),
-        seconds=round(time.monotonic() - began, 1),
-        extended=extended,
-        unanswered=sum(record.error is not None for record in records),
-    )
-    return _document(suites, extractors, described, folder)
-
-
-def _rest(described: Mapping[str, Any]) -> str:
-    """How to ask what was not answered, if that can be."""
-    command = described["go_on_with"]
-    return f"; go on with: {command}" if command else ""
-
-
-def _document(
-    suites: list[SuiteResult],
-    extractors: dict[str, dict[str, Any]] | None,
-    described: dict[str, Any],
-    folder: Path,
-) -> dict[str, Any]:
-    """All layers together: what verify.kernel left in the folder counts too."""
-    kernel = _kernel(folder / "kernel.json")
-    verdicts = [suite.verdict for suite in suites]
-    if kernel is not None:
-        verdicts.append(Verdict(kernel["verdict"]))
-    return {
-        "verdict": str(combine(verdicts)),
-        "suites": msgspec.to_builtins(suites),
-        "extractors": extractors,
-        **({"kernel": kernel} if kernel is not None else {}),
-        "manifest": described,
-    }
-
-
-def _kernel(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        msgspec.convert(found, KernelResult)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} is not a result of verify.kernel ({error}); remove it") from None
-    assert isinstance(found, dict)
-    return found
 
 
 def _show(console: Console, document: dict[str, Any], folder: Path) -> None:
@@ -361,16 +219,3 @@ def _show(console: Console, document: dict[str, Any], folder: Path) -> None:
     for line in hanging(document["extractors"]):
         console.print(line, markup=False)
     show.verdicts(console, document, where)
-
-
-def _store(path: Path) -> Store:
-    try:
-        return store.Store.open(path)
-    except sqlite3.Error as error:
-        raise UserError(f"{path} cannot be written ({error}); name another folder") from None
-
-
-def _leave_nothing_empty(folder: Path) -> None:
-    """Remove the folder if nothing came of the run."""
-    if not any(folder.iterdir()):
-        folder.rmdir()
