@@ -59,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--candidate",
         action="append",
         help="kernel to verify, module:function; repeatable "
-        f"(default {', '.join(session.OWN_CLAIMS)})",
+        f"(default those that can run here of {', '.join(session.OWN_CLAIMS)})",
     )
     group.addoption(
         "--budget", choices=get_args(cases.Budget), default="quick", help="cases a family"
@@ -124,7 +124,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         option = metafunc.config.option
         grid = [
             (candidate, case)
-            for candidate in option.candidate or session.OWN_CLAIMS
+            for candidate in option.candidate or session.own(cuda=_cuda())
             for case in cases.grid(
                 session.spec_of(candidate),
                 option.budget,

@@ -29,6 +29,13 @@ OWN_CLAIMS = {
 """What our own kernels are always held to. They are found even where the working folder has a
 kernel/ of its own."""
 
+NEEDS_GPU = frozenset({"kernel:fused_cuda"})
+
+
+def own(*, cuda: bool) -> tuple[str, ...]:
+    """Those of our own kernels that can run here."""
+    return tuple(name for name in OWN_CLAIMS if cuda or name not in NEEDS_GPU)
+
 
 def spec_of(candidate: str, spec: KernelSpec | None = None) -> KernelSpec:
     """The spec with what our own kernels are held to besides."""
@@ -44,8 +51,10 @@ def load(path: str) -> Candidate:
     """The function named `module:function`, found from the working folder too.
 
     Raises:
-        UserError: there is no such module or function.
+        UserError: there is no such module or function, or no GPU for it.
     """
+    if path in NEEDS_GPU and not torch.cuda.is_available():
+        raise UserError(f"--candidate {path}: it needs a CUDA GPU, and torch finds none here")
     module_name, colon, function = path.partition(":")
     if not (module_name and colon and function):
         raise UserError(f"--candidate is {path!r}; write it as module:function")

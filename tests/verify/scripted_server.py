@@ -96,6 +96,13 @@ class Handler(BaseHTTPRequestHandler):
         )
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        """A client may leave before it has its answer: no reason for lines in the log."""
+
+
 def main():
     pids = [os.getpid()]
     if "child" in WORDS:
@@ -110,8 +117,7 @@ def main():
     if "dies" in WORDS:
         say("no \x1b[31mGPU\nleft")
         sys.exit(3)
-    server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", int(sys.argv[1])), Handler)
     server.serve_forever(poll_interval=0.05)
 
 
