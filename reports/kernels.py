@@ -47,11 +47,11 @@ class Tier:
 
 
 @dataclass(frozen=True)
-class Steps:
-    """How many values lie so many BF16 steps from the correctly rounded one."""
+class Class:
+    """One class of a histogram: how many fall into it, and their share."""
 
     name: str
-    values: int
+    number: int
     share: str
 
 
@@ -63,7 +63,8 @@ class KernelView:
     executed: int
     seconds: float
     tiers: tuple[Tier, ...]
-    steps: tuple[Steps, ...]
+    uses: tuple[Class, ...]
+    steps: tuple[Class, ...]
     adequacy: tuple[tuple[str, int], ...]
     environment: tuple[tuple[str, str], ...]
     groups: tuple[Group, ...]
@@ -84,18 +85,19 @@ def kernel_view(kernel: Kernel) -> KernelView:
             )
             for name, cases in kernel.tiers.items()
         ),
-        steps=_steps(kernel.ulps),
+        uses=_histogram(kernel.uses),
+        steps=_histogram(kernel.ulps),
         adequacy=tuple(kernel.adequacy.items()),
         environment=tuple(kernel.environment.items()),
         groups=_groups(kernel),
     )
 
 
-def _steps(ulps: Mapping[str, int]) -> tuple[Steps, ...]:
-    total = sum(ulps.values())
+def _histogram(counts: Mapping[str, int]) -> tuple[Class, ...]:
+    total = sum(counts.values())
     return tuple(
-        Steps(name, values, f"{100 * values / total:.4f}\u00a0%")
-        for name, values in ulps.items()
+        Class(name, number, f"{100 * number / total:.4g}\u00a0%")
+        for name, number in counts.items()
         if total
     )
 

@@ -166,8 +166,8 @@ class Kernel(msgspec.Struct, frozen=True):
     """What `verify.kernel` wrote.
 
     `layers` are the verdicts of layers 1 and 2, each by itself; `use` is the largest share of the
-    bound that a case needed, by tier; `ulps` elements by BF16 steps from the correctly rounded
-    output; `seconds` the whole time.
+    bound that a case needed, by tier, `uses` the cases by that share; `ulps` elements by BF16 steps
+    from the correctly rounded output; `seconds` the whole time.
     """
 
     verdict: Verdict
@@ -180,6 +180,7 @@ class Kernel(msgspec.Struct, frozen=True):
     environment: dict[str, str]
     seconds: float
     use: dict[str, float] = {}
+    uses: dict[str, int] = {}
     ulps: dict[str, int] = {}
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from reports import (
     arms,
+    faults,
     gaps,
     kernels,
     latency,
@@ -32,6 +33,7 @@ class Page:
     layers: tuple[layers.Layer, ...]
     gaps: tuple[gaps.Gap, ...]
     kernel: kernels.KernelView | None
+    faults: str
     likelihood: likelihood.Panel | None
     speed: latency.Speed | None
     figures: tuple[suites.Figure, ...]
@@ -59,6 +61,7 @@ def view(run: Run) -> Page:
         layers=parts,
         gaps=gaps.gaps(run),
         kernel=kernels.kernel_view(kernel) if kernel else None,
+        faults=faults.sharpness(run.folder),
         likelihood=likelihood.panel(score) if score else None,
         speed=latency.speed(run.folder),
         figures=suites.figures(run.result.suites),

@@ -144,10 +144,11 @@ def heading(job: Job, pace: Pace | None) -> Iterator[str]:
 
 
 def result(tally: Tally, job: Job, seconds: float) -> dict[str, Any]:
-    """The JSON of DESIGN, and three keys more.
+    """The JSON of DESIGN, and four keys more.
 
     `layers` holds the verdict of each layer by itself; `use` the largest share of the bound that a
-    case needed, by tier; `ulps` counts elements by BF16 steps from the correctly rounded y.
+    case needed, by tier, and `uses` the cases by that share; `ulps` counts elements by BF16 steps
+    from the correctly rounded y.
     """
     return {
         "verdict": tally.verdict,
@@ -157,6 +158,7 @@ def result(tally: Tally, job: Job, seconds: float) -> dict[str, Any]:
         "findings": [asdict(finding) for finding in tally.findings],
         "tiers": dict(tally.tiers),
         "use": tally.use,
+        "uses": dict(tally.uses),
         "ulps": dict(zip(("0", "1", "2", "more"), tally.ulps, strict=True)),
         "adequacy": tally.adequacy,
         "environment": {

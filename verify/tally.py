@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 
 _SCALE_BYTES, _CODES = 64, 200
 """Least variety of a whole grid; the source pull request's own inputs reach 3 and 217."""
+
+
+USES = {"0": 0.0, "to 0.01": 0.01, "to 0.1": 0.1, "to 0.5": 0.5, "to 1": 1.0, "over 1": math.inf}
+"""Classes of a case's largest share of its bound, each with its upper end."""
 
 
 def floors(blocks: int) -> dict[str, int]:
@@ -40,6 +45,7 @@ class Tally:
         tokens: distinct T.
         flushed: cases in which subnormals counted as zero.
         starved: cases for which this machine is too small.
+        uses: cases by that share, in the classes of USES.
         ulps: how far y is from the correctly rounded one.
         vacuous: junk that a case's checks would have let pass.
         unjudged_blocks: blocks with NaN or Inf.
@@ -52,6 +58,7 @@ class Tally:
     findings: list[Finding] = field(default_factory=list)
     tiers: Counter[str] = field(default_factory=Counter)
     use: dict[str, float] = field(default_factory=dict)
+    uses: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(USES, 0)))
     scale_bytes: set[int] = field(default_factory=set)
     codes: set[int] = field(default_factory=set)
     tokens: set[int] = field(default_factory=set)
@@ -69,6 +76,7 @@ class Tally:
         self.findings += judgement.findings
         self.tiers[judgement.tier] += 1
         self.use[judgement.tier] = max(self.use.get(judgement.tier, 0.0), judgement.use)
+        self.uses[next(name for name, end in USES.items() if not judgement.use > end)] += 1
         self.scale_bytes |= judgement.scale_bytes
         self.codes |= judgement.codes
         self.tokens.add(judgement.case.tokens)

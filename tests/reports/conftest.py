@@ -54,6 +54,7 @@ def kernel(findings=(), **changes):
         "findings": list(findings),
         "tiers": {"exact": 96, "calibrated": 216},
         "use": {"exact": 0.0, "calibrated": 0.31},
+        "uses": {"0": 96, "to 0.01": 200, "to 0.1": 0, "to 0.5": 16, "to 1": 0, "over 1": 0},
         "ulps": {"0": 9_990_000, "1": 9_980, "2": 20, "more": 0},
         "adequacy": {"distinct scale bytes": 255, "distinct codes": 254, "blocks not judged": 2},
         "environment": {

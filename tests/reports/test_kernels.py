@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
+from reports import render
+from verify.command import UserError
+
 
 def test_the_use_of_the_bound_is_told(page_of, make_kernel):
     page = page_of(kernel=make_kernel())
@@ -29,3 +36,35 @@ def test_a_finding_shows_where_and_steps_are_counted(page_of, make_kernel, findi
     (steps,) = [e for e in page.all("table") if "BF16 steps" in e["text"]]
     assert "9,980" in steps["text"]
     assert "0.0998\u00a0%" in steps["text"]
+    (uses,) = [e for e in page.all("table") if "share of its bound" in e["text"]]
+    assert "64.1\u00a0%" in uses["text"]
+
+
+def score(kind, name, *checks, noticed=False):
+    checked = {"checks": checks, "noticed": noticed or bool(checks)}
+    return {"kind": kind, "name": name, "cases": 22, "grid": "ours", **checked}
+
+
+def test_planted_faults_and_right_kernels_are_counted(write_run, make_kernel, parse):
+    folder = write_run(kernel=make_kernel())
+    scores = [
+        score("fault", "a", "interval"),
+        score("fault", "b", noticed=True),
+        score("fault", "c"),
+        score("equivalent", "d"),
+        score("honest", "split"),
+        score("honest", "split", "interval"),
+        score("honest", "plain"),
+    ]
+    (folder / "faults.json").write_text(json.dumps({"verdict": "fail", "scores": scores}))
+    page = parse(render(folder).read_text(encoding="utf-8"))
+    said = next(e["text"] for e in page.all("p", "note") if "planted" in e["text"])
+    assert "Of 3 faults" in said
+    assert "notice 2; of 2 kernels that are right, judged in 66 cases, they accuse 1." in said
+
+
+def test_a_file_of_faults_that_is_none_is_refused(write_run, make_kernel):
+    folder = write_run(kernel=make_kernel())
+    (folder / "faults.json").write_text('{"scores": [{"kind": "bug"}]}')
+    with pytest.raises(UserError, match=r"faults\.json: .+; write it by python -m verify\.faults"):
+        render(folder)

@@ -39,6 +39,8 @@ def test_right_kernel_passes_and_the_json_says_what_was_done(tmp_path):
     assert (said["verdict"], said["findings"]) == ("pass", [])
     assert said["cases"] == said["executed"] == sum(said["tiers"].values()) > 130
     assert set(said["tiers"]) == {"exact", "calibrated"}
+    assert sum(said["uses"].values()) == said["cases"]
+    assert said["uses"]["over 1"] == 0
     assert all(isinstance(count, int) for count in said["adequacy"].values())
     assert "layer 1  pass" in result.output
     assert "layer 2  pass" in result.output
