@@ -316,6 +316,8 @@ class _Table:
         )
 
     def _refuse_duplicates(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        if len(self.first) == self.rows:
+            return  # no item stands twice
         key = arrays["item"].astype(np.int64) * (int(arrays["repeat"].max()) + 1)
         key += arrays["repeat"]
         order = np.argsort(key, kind="stable")
