@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from evals.suite import load, names
 from verify.command import UserError
 from verify.logs.run import manifest_beside
-from verify.logs.table import shown
+from verify.logs.values import shown
 from verify.store import FILE_NAME
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from verify.command import UserError
-from verify.logs.table import shown
+from verify.logs.values import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

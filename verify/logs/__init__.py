@@ -28,7 +28,8 @@ from verify.logs import (
 from verify.logs.log import COMPARABLE, Log, differences, join, named_notes, unknown
 from verify.logs.pairs import Pairs, grid, pair
 from verify.logs.source import Found, parse
-from verify.logs.table import Builder, Choice, Columns, listed, refuse
+from verify.logs.table import Builder, Choice, Columns
+from verify.logs.values import listed, refuse
 from verify.verdict import WRONG_USE
 
 if TYPE_CHECKING:

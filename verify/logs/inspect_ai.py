@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 
 from verify.logs.source import Found, choose, document, flat, parse, typed
-from verify.logs.table import Builder, Choice, Row, as_score, refuse, sha256, shown
+from verify.logs.table import Builder, Choice, Row
+from verify.logs.values import as_score, refuse, sha256, shown
 from verify.verdict import WRONG_USE
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from verify.logs.source import Found, choose, document, flat, objects, typed
-from verify.logs.table import Builder, Choice, Row, as_score, refuse
+from verify.logs.table import Builder, Choice, Row
+from verify.logs.values import as_score, refuse
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from verify.command import UserError
-from verify.logs.table import INVALID, Columns, shown
+from verify.logs.table import Columns
+from verify.logs.values import INVALID, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from verify.logs.source import Found
-from verify.logs.table import Builder, Choice, Row, refuse, shown
+from verify.logs.table import Builder, Choice, Row
+from verify.logs.values import refuse, shown
 
 if TYPE_CHECKING:
     from pathlib import Path

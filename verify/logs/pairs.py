@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from verify.command import UserError
-from verify.logs.table import INVALID, shown
+from verify.logs.values import INVALID, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from verify.logs.source import Found, choose, objects, typed
-from verify.logs.table import Builder, Choice, Row, sha256
+from verify.logs.table import Builder, Choice, Row
+from verify.logs.values import sha256
 
 if TYPE_CHECKING:
     from pathlib import Path

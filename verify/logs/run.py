@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from verify.logs.source import Found, document, flat, typed
-from verify.logs.table import Builder, Choice, Row, refuse
+from verify.logs.table import Builder, Choice, Row
+from verify.logs.values import refuse
 from verify.store import FILE_NAME, Store
 
 if TYPE_CHECKING:

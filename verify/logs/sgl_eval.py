@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from verify.logs.source import Found, document, flat, objects, typed
-from verify.logs.table import Builder, Choice, Row, as_score, refuse, sha256, shown
+from verify.logs.table import Builder, Choice, Row
+from verify.logs.values import as_score, refuse, sha256, shown
 
 if TYPE_CHECKING:
     from pathlib import Path

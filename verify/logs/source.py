@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from verify.logs.table import listed, refuse, shown
+from verify.logs.values import listed, refuse, shown
 from verify.verdict import WRONG_USE
 
 if TYPE_CHECKING:

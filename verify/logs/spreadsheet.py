@@ -6,7 +6,8 @@ import csv
 from typing import TYPE_CHECKING, Any
 
 from verify.logs.source import Found
-from verify.logs.table import Builder, Choice, Row, as_score, refuse, shown
+from verify.logs.table import Builder, Choice, Row
+from verify.logs.values import as_score, refuse, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
