@@ -153,7 +153,7 @@ def _letter(text: str, truncated: bool) -> _Found | None:  # noqa: FBT001 - priv
     return None
 
 
-def _last(pattern: re.Pattern[str], text: str, rule: str, truncated: bool) -> _Found | None:  # noqa: FBT001
+def _last(pattern: re.Pattern[str], text: str, rule: str, truncated: bool) -> _Found | None:  # noqa: FBT001 - private
     last = _last_whole(pattern.finditer(text), text, truncated)
     if last is None:
         return None

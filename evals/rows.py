@@ -95,7 +95,7 @@ def _csv(path: Path, content: bytes) -> Rows:
 def _parquet(path: Path, content: bytes) -> Rows:
     try:
         import pyarrow as pa  # noqa: PLC0415 - an optional extra
-        import pyarrow.parquet as pq  # noqa: PLC0415
+        import pyarrow.parquet as pq  # noqa: PLC0415 - likewise
     except ModuleNotFoundError as error:
         raise SuiteError(
             f"{path} needs {error.name}; install kernelproof with its extra: evals"

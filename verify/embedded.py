@@ -95,10 +95,10 @@ def serve(lines: Iterable[bytes], out: BinaryIO) -> None:
 def _answer_all(setup: Setup, lines: Iterable[bytes], send: Callable[[Message], None]) -> None:
     import torch  # noqa: PLC0415 - a second of import, which the parent need not wait for
 
-    from evals.mini import model  # noqa: PLC0415
-    from evals.mini.engine import Engine  # noqa: PLC0415
-    from kernel.dispatch import Dispatcher  # noqa: PLC0415
-    from verify.session import load  # noqa: PLC0415
+    from evals.mini import model  # noqa: PLC0415 - likewise
+    from evals.mini.engine import Engine  # noqa: PLC0415 - likewise
+    from kernel.dispatch import Dispatcher  # noqa: PLC0415 - likewise
+    from verify.session import load  # noqa: PLC0415 - likewise
 
     torch.set_num_threads(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -70,7 +70,9 @@ def test_items_are_ordered_by_content_and_shots_are_not_scored(write):
 
 
 def test_order_of_rows_does_not_choose_the_items(write):
-    no_shots = lambda t: t.replace("shots = 2", "shots = 0")  # noqa: E731
+    def no_shots(text):
+        return text.replace("shots = 2", "shots = 0")
+
     one = load(write(edit=no_shots)).questions()
     other = load(write(rows=ROWS[::-1], edit=no_shots)).questions()
     assert [(i.id, i.prompt) for i in one.items] == [(i.id, i.prompt) for i in other.items]

@@ -51,7 +51,7 @@ class CudaClock:
 
 def _event() -> torch.cuda.Event:
     """An event that a graph records each time it is replayed."""
-    return torch.cuda.Event(enable_timing=True, external=True)  # type: ignore[no-untyped-call]
+    return torch.cuda.Event(enable_timing=True, external=True)  # type: ignore[no-untyped-call] # torch has no types here
 
 
 def machine() -> dict[str, str]:

@@ -67,8 +67,8 @@ def launch(job: Job) -> None:
     """The candidate, each T in both forms, judged as before it is timed."""
     import torch  # noqa: PLC0415 - the probes do without, and start the sooner
 
-    from verify import session  # noqa: PLC0415
-    from verify.bench import work  # noqa: PLC0415
+    from verify import session  # noqa: PLC0415 - likewise
+    from verify.bench import work  # noqa: PLC0415 - likewise
 
     spec = KernelSpec(*job.shape, job.head_dim, job.rope_dim)
     call, device = session.load(job.candidate), torch.device("cuda")

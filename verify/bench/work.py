@@ -188,7 +188,7 @@ def _try(call: Callable[[], object], device: torch.device) -> None:
         call()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-    except Exception as error:
+    except Exception as error:  # a candidate may raise anything
         message = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise RefusedError(message) from error
 

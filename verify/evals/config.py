@@ -217,8 +217,8 @@ def server_arm(
     """
     try:
         from verify.launched import Launch  # noqa: PLC0415 - needs an optional extra
-        from verify.servers import ServerArm  # noqa: PLC0415
-        from verify.site import Site  # noqa: PLC0415
+        from verify.servers import ServerArm  # noqa: PLC0415 - likewise
+        from verify.site import Site  # noqa: PLC0415 - likewise
     except ModuleNotFoundError as error:
         raise UserError(
             f"servers need {error.name}; install kernelproof with its extra: evals"

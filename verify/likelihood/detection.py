@@ -11,7 +11,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from evals.grading import grade
+from evals.mini.engine import Engine
 from evals.suite import load
+from kernel.dispatch import Dispatcher
 from verify import cases, harness, inputs
 from verify.compare import judge as judged
 from verify.faults.catalogue import CATALOGUE
@@ -179,15 +181,11 @@ def _asked() -> list[tuple[str, str]]:
 
 @cache
 def _base_scores() -> tuple[Scores, ...]:
-    from kernel.dispatch import Dispatcher  # noqa: PLC0415
-
     return embedded.score(Dispatcher(), _asked(), DEVICE).scores
 
 
 def _tokens(candidate: Candidate) -> int | None:
     """Tokens until the likelihood fails the kernel, by looks at 4, 8, 16, ... texts."""
-    from kernel.dispatch import Dispatcher  # noqa: PLC0415
-
     texts, base = _texts(), _base_scores()
     scores = embedded.score(Dispatcher(candidate, enabled=True), _asked(), DEVICE).scores
     pairs: list[Pair] = []
@@ -211,9 +209,6 @@ def _same(pairs: Sequence[Pair]) -> list[Pair]:
 
 def _right(candidate: Candidate | None, first: int) -> list[bool]:
     """Which of a batch of questions the model answers rightly."""
-    from evals.mini.engine import Engine  # noqa: PLC0415
-    from kernel.dispatch import Dispatcher  # noqa: PLC0415
-
     spec, items = _suite()
     batch = items[first : first + BATCH]
     wo_a = Dispatcher() if candidate is None else Dispatcher(candidate, enabled=True)

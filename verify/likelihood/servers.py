@@ -180,7 +180,7 @@ class Sglang(msgspec.Struct):
     meta_info: Meta
 
 
-async def sglang(client: Client, model: str, text: str) -> Prompt:  # noqa: ARG001
+async def sglang(client: Client, model: str, text: str) -> Prompt:  # noqa: ARG001 - one signature for three
     """SGLang's /generate with log-probabilities of the input."""
     asked = {
         "text": text,
