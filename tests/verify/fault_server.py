@@ -159,6 +159,23 @@ async def chunks_of_no_size(peer, body):
 
 
 @fault("connection", 3)
+async def chunks_of_no_size_after_a_while(peer, body):
+    peer.head(Transfer_Encoding="chunked")
+    await asyncio.sleep(0.01)  # what reads a body is told otherwise than what waits for a head
+    peer.writer.write(b"zz\r\n" + changed(body).encode() + b"\r\n0\r\n\r\n")
+    return True
+
+
+@fault("connection", 3)
+async def chunks_longer_than_they_say(peer, body):
+    peer.head(Transfer_Encoding="chunked")
+    peer.writer.write(b"5\r\n")
+    await asyncio.sleep(0.01)
+    peer.writer.write(changed(body).encode() + b"\r\n0\r\n\r\n")
+    return True
+
+
+@fault("connection", 3)
 async def no_http_at_all(peer, _):
     peer.writer.write(b"\x16\x03\x01 what is this?\r\n\r\n")
     return True

@@ -238,6 +238,7 @@ class Client:
                     method, f"{self.base_url}/{path}", data=content, allow_redirects=False
                 ) as response,
             ):
+                _end_what_cannot_be_read(response)
                 if response.status != 200:
                     body = (await self._body(response)).decode("utf-8", "replace")
                     told = response.headers.get("Location"), response.headers.get("Retry-After")
@@ -332,6 +333,28 @@ def request_body(
 
 def _unwell(kind: str, message: str, again: Again) -> RequestError:
     return RequestError(kind, message, again=again, unwell=True)
+
+
+def _end_what_cannot_be_read(response: aiohttp.ClientResponse) -> None:
+    """Let a body whose chunks are no chunks end with its connection.
+
+    aiohttp (3.14) tells only those who wait for a head of it, and who reads the body waits for
+    more of it until the deadline.
+    """
+    connection = response.connection
+    protocol = connection.protocol if connection is not None else None
+    if protocol is None:
+        return
+
+    def end(_: object = None) -> None:
+        error = protocol.exception()
+        if isinstance(error, aiohttp.http.HttpProcessingError) and not response.content.is_eof():
+            response.content.set_exception(aiohttp.ClientPayloadError(error.message))
+
+    if protocol.closed is None:
+        end()
+    else:
+        protocol.closed.add_done_callback(end)
 
 
 def _many_files() -> None:
