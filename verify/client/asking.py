@@ -346,7 +346,9 @@ def _end_what_cannot_be_read(response: aiohttp.ClientResponse) -> None:
     if protocol is None:
         return
 
-    def end(_: object = None) -> None:
+    def end(closed: asyncio.Future[None] | None = None) -> None:
+        if closed is not None and not closed.cancelled():
+            closed.exception()  # asked for, or asyncio complains; who reads the body is told
         error = protocol.exception()
         if isinstance(error, aiohttp.http.HttpProcessingError) and not response.content.is_eof():
             response.content.set_exception(aiohttp.ClientPayloadError(error.message))
