@@ -36,6 +36,7 @@ class ServerArm:
         limits: how long and how often it is asked.
         stream: whether answers are asked for token by token.
         site: the machine room: what else is to be done with the servers.
+        kind: what asks each address where no client is given.
     """
 
     answered_by: Literal["embedded", "server"] = "server"
@@ -53,6 +54,7 @@ class ServerArm:
         limits: Limits | None = None,
         stream: bool = False,
         site: Site | None = None,
+        kind: type[Client] = Client,
     ) -> None:
         self.name = name
         urls = [base_url] if isinstance(base_url, str) else list(base_url)
@@ -63,8 +65,7 @@ class ServerArm:
             [client]
             if client
             else [
-                Client(url, headers=headers, body=body, limits=limits, stream=stream)
-                for url in urls
+                kind(url, headers=headers, body=body, limits=limits, stream=stream) for url in urls
             ]
         )
         self._body = dict(body or {})
@@ -117,12 +118,15 @@ class ServerArm:
                 f"{', '.join(self._offered)}"
             )
 
+    async def flush(self) -> bool:
+        """Empty the prefix caches; whether every server said that it did."""
+        return self._site is not None and await self._site.flush()
+
     async def answers(
         self, spec: Spec, prompts: Sequence[str], seeds: Sequence[int], load: int | None = None
     ) -> AsyncGenerator[tuple[int, Completion | Failure], None]:
         """Answers as they come, `load` or else `concurrency` requests in flight."""
-        if self._site is not None:
-            await self._site.flush()
+        await self.flush()
         asked = iter(range(len(prompts)))
         found: asyncio.Queue[tuple[int, Completion | Failure] | Exception] = asyncio.Queue()
 

@@ -137,10 +137,11 @@ class Site:
                         f"{_some(names)} than {self.urls[0]}"
                     )
 
-    async def flush(self) -> None:
-        """Empty the prefix caches of the servers that know how to."""
+    async def flush(self) -> bool:
+        """Empty the prefix caches of the servers that know how to; whether all of them did."""
         flushed = await asyncio.gather(*(probe.flush() for probe in self._probes))
         self._flushed += all(flushed)
+        return all(flushed)
 
     async def stop(self) -> None:
         """Note how things stand, and end what was started; once for each start."""

@@ -6,23 +6,15 @@ import click
 
 from verify.bench.latency_command import latency
 from verify.bench.sanitize_command import sanitize
+from verify.bench.serve.program import serve
 from verify.bench.trace_command import trace
+from verify.command import Programs
 
 
-class _Programs(click.Group):
-    """A group whose first program is meant where none is named."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `latency` before options that follow no program's name."""
-        if not args or (args[0].startswith("-") and args[0] != "--help"):
-            args = ["latency", *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group(cls=_Programs)
+@click.group(cls=Programs)
 def command() -> None:
-    """How fast a kernel is, whether it ran, and what the sanitizers say; by default latency."""
+    """How fast a kernel and its server are, and whether it ran; by default latency."""
 
 
-for program in (latency, trace, sanitize):
+for program in (latency, trace, sanitize, serve):
     command.add_command(program)

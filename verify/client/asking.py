@@ -40,6 +40,8 @@ _AFTER_DONE_S = 1.0  # for the end of a stream that said it was done
 class Client:
     """Asks one server; an asynchronous context manager that holds its connections.
 
+    `streams` and `_connector` are there for those who look at replies more closely.
+
     Args:
         base_url: the server's address, ending in /v1.
         headers: sent with every request; what they hold is kept out of every message and reply.
@@ -48,6 +50,9 @@ class Client:
         stream: whether answers are asked for token by token; costs processor time, and notices a
             server that stops half way.
     """
+
+    streams: type[Stream] = Stream
+    """What puts a stream together."""
 
     def __init__(
         self,
@@ -86,7 +91,7 @@ class Client:
         self._session = aiohttp.ClientSession(
             # the deadlines are ours, for they move with every token
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_s),
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=self._connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=self._headers,
         )
@@ -100,6 +105,9 @@ class Client:
     ) -> None:
         if self._session is not None:
             await self._session.close()
+
+    def _connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(limit=0)
 
     async def models(self) -> list[str]:
         """Names of the models that the server offers.
@@ -204,14 +212,25 @@ class Client:
         return wait * random.uniform(0.5, 1.5)  # noqa: S311 - so that not all come back at once
 
     async def _accepted(self, path: str, body: dict[str, Any], seconds: float) -> Reply:
-        """Send with every extra parameter that the server has not refused by name."""
+        found, began = await self._taken(path, body, seconds)
+        reply = found.reply() if isinstance(found, Stream) else whole(found)
+        if self.body.get("logprobs") and reply.logprob is None:
+            raise RequestError("no_logprobs", "they were asked for, and did not come")
+        return replace(reply, text=self._scrubbed(reply.text), seconds=time.monotonic() - began)
+
+    async def _taken(
+        self, path: str, body: Mapping[str, Any], seconds: float
+    ) -> tuple[bytes | Stream, float]:
+        """Send with every extra parameter that the server has not refused by name.
+
+        What came back, and when it was asked for.
+        """
         extras = dict(self.extras)
         while True:
             content = msgspec.json.encode({**body, **extras, **self.body})
             began = time.monotonic()
             try:
                 found = await self._exchange("POST", path, content, seconds)
-                reply = found.reply() if isinstance(found, Stream) else whole(found)
             except RequestError as error:
                 named = [name for name in extras if name in str(error)]
                 if error.kind not in {"http_400", "http_422"} or not named:
@@ -220,16 +239,14 @@ class Client:
                     del extras[name]
                 continue
             self.extras = extras
-            if self.body.get("logprobs") and reply.logprob is None:
-                raise RequestError("no_logprobs", "they were asked for, and did not come")
-            return replace(reply, text=self._scrubbed(reply.text), seconds=time.monotonic() - began)
+            return found, began
 
     async def _exchange(
         self, method: str, path: str, content: bytes | None, seconds: float
     ) -> bytes | Stream:
         """One request, and all of what comes back: a body, or the events of a stream."""
         assert self._session is not None, "used outside its context"
-        stream = Stream(self._scrub)
+        stream = self.streams(self._scrub)
         deadline = asyncio.timeout(seconds)
         try:
             async with (

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from evals.suite import Spec
+    from verify.client import Client
     from verify.servers import ServerArm
 
 CONFIG = "verify.toml"
@@ -209,14 +210,18 @@ def server_arm(
     concurrency: int,
     longest: Mapping[str, tuple[Spec, str]],
     required: Sequence[str],
+    kind: type[Client] | None = None,
 ) -> ServerArm:
     """The arm of a server, not started; a server that is launched logs into `folder`.
+
+    `kind` is what asks it, if not a plain client.
 
     Raises:
         UserError: what talks to servers is not installed, or a key is not in the environment.
     """
     try:
-        from verify.launched import Launch  # noqa: PLC0415 - needs an optional extra
+        from verify.client import Client  # noqa: PLC0415 - needs an optional extra
+        from verify.launched import Launch  # noqa: PLC0415 - likewise
         from verify.servers import ServerArm  # noqa: PLC0415 - likewise
         from verify.site import Site  # noqa: PLC0415 - likewise
     except ModuleNotFoundError as error:
@@ -258,6 +263,7 @@ def server_arm(
         limits=spec.limits,
         stream=spec.stream,
         site=site,
+        kind=kind or Client,
     )
 
 

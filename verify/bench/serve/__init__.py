@@ -1,0 +1,1 @@
+"""Serving speed of two arms: streams timed as their bytes arrive, compared start by start."""

@@ -1,0 +1,185 @@
+"""`serve`: two servers, started anew in turn, and how fast each decodes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from verify import manifest
+from verify.bench.latency_command import numbers
+from verify.bench.serve import plan as planning
+from verify.bench.serve import table
+from verify.bench.serve.document import FILE, document
+from verify.bench.serve.judging import judge
+from verify.command import UserError
+from verify.differences import differences
+from verify.evals.output import console_for_people
+from verify.evals.show import styled
+from verify.files import write_json
+from verify.verdict import Verdict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from verify.bench.serve.conduct import Request
+    from verify.bench.serve.judging import Load
+    from verify.bench.serve.plan import Plan
+
+
+@click.command()
+@click.option(
+    "--arms", default="base,pr", show_default=True, help="Names of the two arms, base first."
+)
+@click.option(
+    "--arm",
+    multiple=True,
+    metavar="NAME=URL",
+    help="The server of an arm that is up already; or [arms.NAME] in verify.toml says what it is.",
+)
+@click.option(
+    "--order",
+    metavar="NAME,NAME,...",
+    help="The arms in the order in which their servers are started; by default base, PR, PR, base.",
+)
+@click.option("--model", help="The model to ask for; not needed where servers offer one.")
+@click.option(
+    "--input-len",
+    type=click.IntRange(min=1),
+    default=1024,
+    show_default=True,
+    help="Tokens of each prompt, drawn at random.",
+)
+@click.option(
+    "--output-len",
+    type=click.IntRange(min=2),
+    default=512,
+    show_default=True,
+    help="Tokens of each answer.",
+)
+@click.option(
+    "--prompt",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Ask the text in this file every time, and nothing random.",
+)
+@click.option(
+    "--concurrency",
+    callback=numbers,
+    default="1",
+    show_default=True,
+    metavar="N[,N...]",
+    help="Requests in flight, sent together; with several numbers every start is measured at each.",
+)
+@click.option(
+    "--warm-ups",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Times that as many as are in flight are asked first in each start, and do not count.",
+)
+@click.option(
+    "--requests",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Requests of each start that count.",
+)
+@click.option(
+    "--differ",
+    multiple=True,
+    metavar="SETTING",
+    help="A setting in which the arms are meant to differ; any other difference is invalid.",
+)
+@click.option("--seed", default=0, show_default=True, help="Of the prompts.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help=f"Folder for {FILE}, the page and the servers' logs, a run's own or a new one; by default "
+    "runs/<UTC time>-serve-<arms>.",
+)
+@click.option(
+    "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the result here too.",
+)  # fmt: skip
+@click.pass_context
+def serve(
+    context: click.Context, /, out: Path | None, json_file: Path | None, **words: Any
+) -> Verdict:
+    """How fast two servers decode, by fresh starts in turn and streams timed as they arrive.
+
+    Exit codes: 0 PR is shown faster, 1 shown slower, 2 wrong use, 3 neither is shown, 4 invalid
+    (a request failed, was short or cached, or the arms are not alike), 130 interrupted.
+    """
+    plan = planning.make(planning.Options(**words))
+    folder = _folder(out, plan)
+    console = console_for_people()
+    found = _measured(plan, folder, context.command_path, console)
+    for path in filter(None, (folder / FILE, json_file)):
+        write_json(path, found)
+    return Verdict(found["verdict"])
+
+
+def _folder(out: Path | None, plan: Plan) -> Path:
+    stamp = manifest.now().replace("-", "").replace(":", "")
+    folder = out or Path("runs") / f"{stamp}-serve-{'-'.join(plan.names)}"
+    if (folder / FILE).exists():
+        raise UserError(f"{folder} holds a {FILE} already; name another folder with --out")
+    return folder
+
+
+def _measured(plan: Plan, folder: Path, program: str, console: Console) -> dict[str, Any]:
+    """Measure and judge; what came before an interruption is written down, as invalid."""
+    try:
+        from verify.bench.serve import conduct, delay  # noqa: PLC0415 - need an optional extra
+        from verify.bench.serve.client import TimedClient  # noqa: PLC0415 - likewise
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"servers need {error.name}; install kernelproof with its extra: evals"
+        ) from None
+    arms = plan.arms(folder, TimedClient)
+    about = {
+        "command": manifest.command_line(program),
+        "started": manifest.now(),
+        "order": list(plan.order),
+        "fresh": bool(plan.specs[0].launch),
+        "declared_to_differ": list(plan.differ),
+        **manifest.environment(),
+    }
+    requests: list[Request] = []
+    own = asyncio.run(delay.measure(max(plan.method.loads)))
+    console.print(delay.words(own), markup=False)
+
+    def judged(*broken: str) -> tuple[tuple[Load, ...], dict[str, Any]]:
+        settings = {name: arm.settings() for name, arm in arms.items()}
+        compared = {name: each["compared"] for name, each in settings.items()}
+        problems = [said for arm in arms.values() for said in arm.problems("")]
+        unequal = [] if broken else list(differences(compared, plan.differ))
+        loads = judge(requests, plan.names, plan.method, [*broken, *problems, *unequal])
+        described = {**about, "finished": manifest.now(), "arms": settings}
+        return loads, document(loads, requests, plan.method, own, described)
+
+    async def measure() -> None:
+        async for request in conduct.measured(arms, plan.order, plan.method):
+            if not requests or (requests[-1].arm, requests[-1].start) != (
+                request.arm,
+                request.start,
+            ):
+                console.print(f"{request.arm}, start {request.start}", markup=False)
+            requests.append(request)
+
+    try:
+        asyncio.run(measure())
+    except KeyboardInterrupt:
+        if requests:
+            write_json(folder / FILE, judged("it was interrupted")[1])
+            click.echo(f"{len(requests)} requests are kept in {folder / FILE}", err=True)
+        raise
+    loads, found = judged()
+    for load in loads:
+        console.print(table.table(load))
+        for line in table.lines(load):
+            console.print(line, markup=False)
+    console.print(styled(found["verdict"].upper(), found["verdict"]), f"  {folder}", sep="")
+    return found
