@@ -129,6 +129,7 @@ class Figures:
         gap_p99_ms: 99th percentile of it.
         chunks: their number.
         first_tokens: tokens of the first.
+        chunk_tokens: mean tokens of the others.
     """
 
     tokens_per_s: float | None
@@ -137,6 +138,7 @@ class Figures:
     gap_p99_ms: float | None
     chunks: int
     first_tokens: int
+    chunk_tokens: float | None
 
 
 def hear(arrivals: Arrivals) -> Heard:
@@ -176,6 +178,7 @@ def figures(sent: float, chunks: Sequence[Chunk]) -> Figures | None:
         gap_p99_ms=float(np.percentile(gaps, 99)) if len(gaps) else None,
         chunks=len(chunks),
         first_tokens=first.tokens,
+        chunk_tokens=rest / (len(chunks) - 1) if len(chunks) > 1 else None,
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import time
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -56,7 +56,7 @@ class _Timed(ResponseHandler):
         self._marked: StreamReader | None = None  # held, so that its id stays its own
 
     def data_received(self, data: bytes) -> None:
-        at = time.monotonic()
+        at = monotonic()
         super().data_received(data)
         body = self._payload
         if body is None:

@@ -31,6 +31,7 @@ class Medians:
         ttft_ms: time to the first chunk.
         gap_ms: time between chunks, the median of the requests' medians.
         gap_p99_ms: likewise of their 99th percentiles.
+        chunk_tokens: tokens of a chunk after the first.
         acceptance: tokens a step of speculative decoding.
     """
 
@@ -39,6 +40,7 @@ class Medians:
     ttft_ms: float | None
     gap_ms: float | None
     gap_p99_ms: float | None
+    chunk_tokens: float | None
     acceptance: float | None
 
 
@@ -76,7 +78,11 @@ class Load:
 
 
 def judge(
-    requests: Sequence[Request], names: tuple[str, str], method: Method, unequal: Sequence[str] = ()
+    requests: Sequence[Request],
+    names: tuple[str, str],
+    method: Method,
+    unequal: Sequence[str] = (),
+    told: Sequence[str] = (),
 ) -> tuple[Load, ...]:
     """Every load by itself.
 
@@ -85,9 +91,12 @@ def judge(
         names: of base and PR.
         method: how they were asked.
         unequal: why the arms cannot be compared at all.
+        told: what else is known of the servers.
     """
     return tuple(
-        _load([r for r in requests if r.load == load], names, method, load, unequal)
+        _load(
+            [r for r in requests if r.load == load], names, method, load, unequal=unequal, told=told
+        )
         for load in method.loads
     )
 
@@ -97,7 +106,9 @@ def _load(
     names: tuple[str, str],
     method: Method,
     load: int,
+    *,
     unequal: Sequence[str],
+    told: Sequence[str],
 ) -> Load:
     counted = [request for request in requests if not request.warm_up]
     arms = {name: _side([r for r in counted if r.arm == name]) for name in names}
@@ -107,9 +118,8 @@ def _load(
     pooled = whole[1] / whole[0] if whole[0] and whole[1] else None
     invalid = (*unequal, *_invalid(requests, method), *_acceptance(counted))
     verdict, reason = _verdict(ratio, names, invalid)
-    return Load(
-        load, arms, ratio, pooled, verdict, reason, invalid, tuple(_remarks(requests, names, ratio))
-    )
+    remarks = (*_remarks(requests, names, ratio), *told)
+    return Load(load, arms, ratio, pooled, verdict, reason, invalid, remarks)
 
 
 def _side(requests: Sequence[Request]) -> Side:
@@ -126,6 +136,7 @@ def _medians(requests: Sequence[Request]) -> Medians:
         _median(f.ttft_ms for f in figures),
         _median(f.gap_ms for f in figures),
         _median(f.gap_p99_ms for f in figures),
+        _median(f.chunk_tokens for f in figures),
         _median(request.acceptance for request in requests),
     )
 

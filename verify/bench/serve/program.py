@@ -156,7 +156,13 @@ def _measured(plan: Plan, folder: Path, program: str, console: Console) -> dict[
         compared = {name: each["compared"] for name, each in settings.items()}
         problems = [said for arm in arms.values() for said in arm.problems("")]
         unequal = [] if broken else list(differences(compared, plan.differ))
-        loads = judge(requests, plan.names, plan.method, [*broken, *problems, *unequal])
+        told = [
+            f"the server of {name} counts {each['acceptance_length']:.4f} tokens accepted a step"
+            for name, each in settings.items()
+            if each["acceptance_length"] is not None
+        ]
+        wrong = [*broken, *problems, *unequal]
+        loads = judge(requests, plan.names, plan.method, wrong, told)
         described = {**about, "finished": manifest.now(), "arms": settings}
         return loads, document(loads, requests, plan.method, own, described)
 

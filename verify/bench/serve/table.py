@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
     from verify.bench.serve.judging import Load, Medians
 
-_COLUMNS = ("", "requests", "tokens/s", "first\nms", "gap\nms", "gap p99\nms", "accepted\na step")
+_COLUMNS = (
+    "", "requests", "tokens/s", "first\nms", "gap\nms", "gap p99\nms", "tokens\na chunk",
+    "accepted\na step",
+)  # fmt: skip
 
 
 def table(load: Load) -> Table:
@@ -46,6 +49,7 @@ def _figures(medians: Medians) -> list[str]:
         _shown(medians.ttft_ms, 2),
         _shown(medians.gap_ms, 3),
         _shown(medians.gap_p99_ms, 3),
+        _shown(medians.chunk_tokens, 2),
         _shown(medians.acceptance, 3),
     ]
 

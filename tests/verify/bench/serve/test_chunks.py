@@ -31,7 +31,7 @@ def test_a_known_rate_comes_out_whoever_counts_and_however_many_come_at_once(tel
 def test_tokens_of_the_first_chunk_do_not_count_into_the_rate():
     found = figures(0.0, hear(stream([(1.0, 5), (1.5, 2), (2.0, 3)])).chunks)
     assert found.tokens_per_s == pytest.approx((10 - 5) / 1.0)
-    assert (found.first_tokens, found.chunks) == (5, 3)
+    assert (found.first_tokens, found.chunks, found.chunk_tokens) == (5, 3, 2.5)
 
 
 def test_usage_at_the_end_alone_serves_where_there_are_as_many_chunks_as_tokens():

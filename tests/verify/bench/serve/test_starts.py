@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 from scipy.stats import ttest_ind
 
-from verify.bench.serve.starts import compare, power, starts_needed
+from verify.bench.serve.starts import compare, estimates, power, starts_needed
 
 SOURCE = ([1167.2, 1169.0], [1203.1, 1201.4])
 
@@ -56,13 +57,10 @@ def test_no_starts_or_no_speed_is_an_error(arms):
 @pytest.mark.parametrize(("sd", "starts"), [(0.004, 2), (0.0061, 2), (0.0061, 3), (0.02, 4)])
 def test_power_is_what_simulated_runs_find(sd, starts):
     random = np.random.default_rng(7)
-    runs = 4000
-    found = 0
-    for _ in range(runs):
-        base = np.exp(random.normal(0, sd, starts))
-        pr = np.exp(random.normal(np.log(1.03), sd, starts))
-        found += compare(list(base), list(pr)).interval[0] > 1
-    assert found / runs == pytest.approx(power(0.03, sd, starts), abs=0.025)
+    base = random.normal(0, sd, (20_000, starts))
+    difference, error, _ = estimates(base, random.normal(np.log(1.03), sd, (20_000, starts)))
+    found = np.mean(difference > student.isf(0.025, 2 * starts - 2) * error)
+    assert found == pytest.approx(power(0.03, sd, starts), abs=0.012)
 
 
 def test_as_many_starts_as_are_needed_and_no_fewer():
