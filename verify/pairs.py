@@ -69,14 +69,14 @@ def of_run(
         arms = _common(arms)
     pairs = pair(*arms, names)
     judged = scores(suite, pairs, margin=margin, floor=floor)
-    seen = arms[0].items.keys() | arms[1].items.keys()
+    seen = {*arms[0].items, *arms[1].items}
     unseen = [item for item in asking.items if item not in seen]
     lacking = (
         (f"neither arm has {len(unseen):,} of {len(asking.items):,} items (first {unseen[0]!r})",)
         if unseen and not stopped
         else ()
     )
-    rows = {item: row for row, item in enumerate(np.array(pairs.items)[pairs.usable].tolist())}
+    rows = {item: row for row, item in enumerate(pairs.items.taken(np.flatnonzero(pairs.usable)))}
     return pairs, replace(
         judged,
         problems=(*judged.problems, *lacking),
@@ -94,13 +94,12 @@ def _every_repeat(judged: SuiteScores) -> tuple[range, range]:
 
 def _first_answers(suite: str, table: Columns, arm: str) -> Iterator[Record]:
     """The first repeat, as far as a look has use for it."""
-    names = list(table.items)
     for row in np.flatnonzero(table.repeat == 0).tolist():
         error = table.errors.get(row)
         yield Record(
             arm=arm,
             suite=suite,
-            item=names[table.item[row]],
+            item=table.items[table.item[row]],
             correct=None if error else bool(table.score[row]),
             truncated=bool(table.truncated[row] == 1),
             error=error,
@@ -110,14 +109,11 @@ def _first_answers(suite: str, table: Columns, arm: str) -> Iterator[Record]:
 def _common(arms: tuple[Columns, Columns]) -> tuple[Columns, Columns]:
     """The first repeat of the items that both arms have."""
     base, pr = (
-        table.taken(np.flatnonzero((table.repeat == 0) & np.isin(table.item, _codes(table, other))))
+        table.taken(np.flatnonzero((table.repeat == 0) & shared[table.item]))
         for table, other in (arms, arms[::-1])
+        for shared in [table.items.places(other.items) >= 0]
     )
     return base, pr
-
-
-def _codes(table: Columns, other: Columns) -> list[int]:
-    return [code for item, code in table.items.items() if item in other.items]
 
 
 def scores(

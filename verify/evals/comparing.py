@@ -132,8 +132,8 @@ def _read(
     for name, judged_at in margins.items():
         pairs, whole = _scores(name, arms, judged_at, allow_unequal=allow_unequal)
         whole = replace(whole, deterministic=deterministic)
-        items = [item for item, usable in zip(pairs.items, pairs.usable, strict=True) if usable]
-        suites += [whole] if subsets is None else _split(whole, items, subsets)
+        items = pairs.items.taken(np.flatnonzero(pairs.usable))
+        suites += [whole] if subsets is None else _split(whole, list(items), subsets)
     return Compared(arms, tuple(suites), margins, tuple(_notes(arms, margins)))
 
 

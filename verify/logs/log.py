@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from verify.command import UserError
+from verify.logs.names import Names
 from verify.logs.table import Columns
 from verify.logs.values import INVALID, shown
 
@@ -121,12 +122,13 @@ def named_notes(logs: Sequence[Log]) -> tuple[str, ...]:
 
 def _after(a: Columns, b: Columns) -> Columns:
     """The rows of `a`, then those of `b` as further repeats."""
-    codes = dict(a.items)
-    recode = np.array([codes.setdefault(item, len(codes)) for item in b.items], np.int32)
+    place = b.items.places(a.items)
+    new = np.flatnonzero(place < 0)
+    place[new] = np.arange(len(new)) + len(a.items)
     size = len(a)
     return Columns(
-        items=codes,
-        item=np.concatenate([a.item, recode[b.item]]),
+        items=Names.joined([a.items, b.items.taken(new)]),
+        item=np.concatenate([a.item, place.astype(np.int32)[b.item]]),
         repeat=np.concatenate([a.repeat, b.repeat + (a.repeat.max() + 1)]),
         score=np.concatenate([a.score, b.score]),
         truncated=np.concatenate([a.truncated, b.truncated]),

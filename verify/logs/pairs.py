@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from verify.logs.names import Names
     from verify.logs.table import Columns
 
 # A grid of items by repeats may be mostly empty by mistake only: repeats numbered through a file.
@@ -64,7 +64,7 @@ class Pairs:
         usable: [items] answered in both arms, to the same prompt and target.
     """
 
-    items: list[str]
+    items: Names
     base: Side
     pr: Side
     problems: tuple[str, ...]
@@ -79,19 +79,16 @@ def pair(base: Columns, pr: Columns, names: tuple[str, str] = ("base", "pr")) ->
         UserError: no item in common, or repeat numbers that are not repeats of the items.
     """
     # Each base item's code in pr, -1 where pr lacks it: the one pass over names.
-    codes = np.fromiter(
-        map(pr.items.get, base.items, itertools.repeat(-1)), np.int64, len(base.items)
-    )
+    codes = base.items.places(pr.items)
     common = np.flatnonzero(codes >= 0)
     if not common.size:
-        a, b = next(iter(base.items)), next(iter(pr.items))
+        a, b = shown(base.items[0]), shown(pr.items[0])
         raise UserError(
-            f"the arms have no item in common (the first of {names[0]} is {shown(a)}, of "
-            f"{names[1]} {shown(b)}); compare logs of the same benchmark, made by the same harness",
+            f"the arms have no item in common (the first of {names[0]} is {a}, of {names[1]} {b}); "
+            "compare logs of the same benchmark, made by the same harness",
             INVALID,
         )
-    ours = list(base.items)
-    items = ours if common.size == len(ours) else [ours[i] for i in common]
+    items = base.items.taken(common)
     sides = [_side(base, common), _side(pr, codes[common])]
     unequal = tuple(_missing_repeats(sides, items, names))
     differing = {name: _differs(sides, name) for name in ("prompt", "target")}
@@ -138,26 +135,25 @@ def _alone(table: Columns, codes: npt.NDArray[np.intp], name: str) -> list[str]:
     """The items of `table` that are not among `codes`."""
     if len(codes) == len(table.items):
         return []
-    names = list(table.items)
-    alone = np.setdiff1d(np.arange(len(names)), codes)
-    return [f"{_count(_names(names, alone), 'item')} in {name} only"]
+    alone = np.setdiff1d(np.arange(len(table.items)), codes)
+    return [f"{_count(table.items, alone, 'item')} in {name} only"]
 
 
-def _missing_repeats(sides: Sequence[Side], items: list[str], names: tuple[str, str]) -> list[str]:
+def _missing_repeats(sides: Sequence[Side], items: Names, names: tuple[str, str]) -> list[str]:
     found = []
     widths = [side.row.shape[1] for side in sides]
     for side, name in zip(sides, names, strict=True):
         lacking = np.flatnonzero((side.row < 0).any(axis=1))
         if lacking.size:
-            found.append(f"{_count(_names(items, lacking), 'item')} without all repeats in {name}")
+            found.append(f"{_count(items, lacking, 'item')} without all repeats in {name}")
     if widths[0] != widths[1]:
         found.append(f"{names[0]} has {widths[0]} repeats and {names[1]} {widths[1]}")
     return found
 
 
-def _differing(differing: dict[str, npt.NDArray[np.bool_]], items: list[str]) -> list[str]:
+def _differing(differing: dict[str, npt.NDArray[np.bool_]], items: Names) -> list[str]:
     return [
-        f"{_count(_names(items, np.flatnonzero(which)), name)} not the same in both arms"
+        f"{_count(items, np.flatnonzero(which), name)} not the same in both arms"
         for name, which in differing.items()
         if which.any()
     ]
@@ -186,7 +182,7 @@ def _of_item(side: Side, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return found
 
 
-def _unanswered(sides: Sequence[Side], items: list[str], names: tuple[str, str]) -> list[str]:
+def _unanswered(sides: Sequence[Side], items: Names, names: tuple[str, str]) -> list[str]:
     found = []
     for side, name in zip(sides, names, strict=True):
         failed = (side.row >= 0) & np.isnan(side.score)
@@ -202,9 +198,5 @@ def _unanswered(sides: Sequence[Side], items: list[str], names: tuple[str, str])
     return found
 
 
-def _names(items: list[str], which: npt.NDArray[np.intp]) -> list[str]:
-    return [items[i] for i in which]
-
-
-def _count(names: list[str], what: str) -> str:
-    return f"{len(names)} {what}{'s' if len(names) > 1 else ''} (first {shown(names[0])})"
+def _count(items: Names, which: npt.NDArray[np.intp], what: str) -> str:
+    return f"{len(which)} {what}{'s' if len(which) > 1 else ''} (first {shown(items[which[0]])})"

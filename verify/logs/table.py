@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from verify.logs.names import Names, hashes
 from verify.logs.values import listed, refuse, shown
 from verify.verdict import WRONG_USE
 
@@ -68,8 +69,8 @@ class Columns:
     """The records of one suite, one row a record.
 
     Attributes:
-        items: the distinct items, in order of first appearance, and their codes, from 0.
-        item: [n] the item's code.
+        items: the distinct items, in order of first appearance.
+        item: [n] the item's place among them.
         repeat: [n] repeat number, from 0.
         score: [n] 0 to 1; NaN where the request was never answered or never scored.
         truncated: [n] 1 cut by an output limit, 0 not, -1 not recorded.
@@ -84,7 +85,7 @@ class Columns:
             extracted answer, the grader's rule) likewise.
     """
 
-    items: dict[str, int]
+    items: Names
     item: npt.NDArray[np.int32]
     repeat: npt.NDArray[np.int32]
     score: npt.NDArray[np.float64]
@@ -105,7 +106,6 @@ class Columns:
     def taken(self, rows: npt.NDArray[np.intp]) -> Columns:
         """Some rows, in their order, and the items that these name."""
         codes, item = np.unique(self.item[rows], return_inverse=True)
-        names = list(self.items)
         place = {int(row): number for number, row in enumerate(rows)}
         arrays = {name: getattr(self, name)[rows] for name in _ARRAYS}
         texts: dict[str, Any] = {
@@ -114,7 +114,7 @@ class Columns:
             for values in [getattr(self, name)]
         }
         return Columns(
-            items={names[code]: number for number, code in enumerate(codes)},
+            items=self.items.taken(codes),
             item=item.astype(np.int32),
             errors={place[row]: error for row, error in self.errors.items() if row in place},
             **arrays,
@@ -221,7 +221,7 @@ class _Table:
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
-        self.first: dict[str, int] = {}  # each item's first row
+        self.names: list[Names] = []
         self.chunks: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
         self.texts: dict[str, list[str | None]] = {"text": [], "answer": [], "rule": []}
         self.errors: dict[int, str] = {}
@@ -231,9 +231,7 @@ class _Table:
         items = fields["item"]
         if int in set(map(type, items)):
             items = list(map(str, items))
-        rows = range(self.rows, self.rows + len(items))
-        first = map(self.first.setdefault, items, rows)
-        self.chunks["item"].append(np.fromiter(first, np.int32, len(items)))
+        self.names.append(Names.of(items))
         self._append("repeat", fields["repeat"], np.int32, lines)
         # None becomes NaN in an array of floats.
         score = np.array(fields["correct"], np.float64)
@@ -243,8 +241,7 @@ class _Table:
         self._append("tokens", _or(fields["completion_tokens"], -1), np.int32, lines)
         self._append("line", lines, np.int32)
         for name in ("prompt", "target"):
-            hashes = map(hash, _or(fields[f"{name}_sha256"], ""))
-            self.chunks[name].append(np.fromiter(hashes, np.int64, len(items)))
+            self.chunks[name].append(hashes(_or(fields[f"{name}_sha256"], "")))
         for name in self.texts:
             self.texts[name] += fields[name]
         self.rows += len(items)
@@ -288,11 +285,10 @@ class _Table:
 
     def finish(self) -> Columns:
         arrays = {name: np.concatenate(chunks) for name, chunks in self.chunks.items()}
-        items = self.first
-        if len(items) < self.rows:  # an item's code is the number of items seen before it
-            items = dict(zip(items, range(len(items)), strict=True))
-            arrays["item"] = np.unique(arrays["item"], return_inverse=True)[1].astype(np.int32)
-        self._refuse_duplicates(arrays)
+        items, codes = Names.joined(self.names).distinct()
+        arrays["item"] = codes.astype(np.int32)
+        if len(items) < self.rows:
+            self._refuse_duplicates(items, arrays)
         texts = {k: v if v.count(None) < len(v) else None for k, v in self.texts.items()}
         return Columns(
             items=items,
@@ -311,16 +307,14 @@ class _Table:
             rule=texts["rule"],
         )
 
-    def _refuse_duplicates(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        if len(self.first) == self.rows:
-            return  # no item stands twice
+    def _refuse_duplicates(self, items: Names, arrays: dict[str, npt.NDArray[Any]]) -> None:
         key = arrays["item"].astype(np.int64) * (int(arrays["repeat"].max()) + 1)
         key += arrays["repeat"]
         order = np.argsort(key, kind="stable")
         again = np.flatnonzero(np.diff(key[order]) == 0)
         if again.size:
             first, second = order[again[0]], order[again[0] + 1]
-            item = list(self.first)[arrays["item"][first]]
+            item = items[arrays["item"][first]]
             raise self.builder.bad(
                 int(arrays["line"][second]),
                 f"item {shown(item)}, repeat {arrays['repeat'][first]} stands already in "

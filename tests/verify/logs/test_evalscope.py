@@ -57,7 +57,7 @@ def test_arms_written_in_different_orders_pair_by_index(runs):
     )
     assert list(base.items) != list(pr.items)  # completion order
     prompts = [
-        {item: t.prompt[t.item == code][0] for item, code in t.items.items()} for t in (base, pr)
+        {item: t.prompt[t.item == code][0] for code, item in enumerate(t.items)} for t in (base, pr)
     ]
     assert prompts[0] == prompts[1]
     assert (base.prompt != pr.prompt).any()  # by line they would not match

@@ -61,7 +61,7 @@ def write(request, tmp_path):
 def scores(table):
     return {
         (item, int(repeat)): score
-        for item, code in table.items.items()
+        for code, item in enumerate(table.items)
         for repeat, score in zip(
             table.repeat[table.item == code], table.score[table.item == code], strict=True
         )

@@ -81,7 +81,7 @@ def test_order_is_irrelevant_and_every_score_finds_its_place(tmp_path_factory, d
 
 def test_items_that_one_arm_lacks_are_named(pair):
     pairs = pair([record("a"), record("b")], [record("c"), record("b", 0), record("d")])
-    assert pairs.items == ["b"]
+    assert list(pairs.items) == ["b"]
     assert pairs.problems == ("1 item (first 'a') in base only", "2 items (first 'c') in pr only")
     assert pairs.unequal == ()
     assert (pairs.base.score.tolist(), pairs.pr.score.tolist()) == ([[1]], [[0]])

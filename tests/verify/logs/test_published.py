@@ -41,7 +41,7 @@ def test_reflexion_run_twice(shared_data):
     runs = [logs.read(path) for path in sorted(folder.glob("*.jsonl"))]
     tables = [run.suites["mbpp"] for run in runs]
     assert [table.score.sum() for table in tables] == [320, 318]
-    assert tables[0].items == tables[1].items
+    assert list(tables[0].items) == list(tables[1].items)
     assert (tables[0].prompt == tables[1].prompt).all()
     both = logs.read_arm(sorted(folder.glob("*.jsonl"))).suites["mbpp"]
     assert len(both.items) == 397

@@ -108,7 +108,7 @@ def test_the_live_arms_as_csv_and_as_records_read_alike(shared_data, tmp_path):
             )
         )
         one, other = (logs.read(path).suites["unnamed"] for path in (csv, own))
-        assert one.items == other.items
+        assert list(one.items) == list(other.items)
         assert len(one) == 60
         for name in ("score", "truncated", "repeat"):
             assert (getattr(one, name) == getattr(other, name)).all()
