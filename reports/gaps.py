@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from reports import words
 from reports.arms import names
+from reports.latency import LATENCY
 from reports.layers import worst_loss
+from reports.serving import FILE as SERVING
 from verify.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -36,8 +38,19 @@ def gaps(run: Run) -> tuple[Gap, ...]:
         *_parts(run),
         *_noise(run),
         *_arms(run),
-        Gap("Speed: neither latency nor throughput was measured."),
+        *_speed(run),
     )
+
+
+def _speed(run: Run) -> Iterator[Gap]:
+    latency, throughput = ((run.folder / name).exists() for name in (LATENCY, SERVING))
+    if not latency and not throughput:
+        yield Gap("Speed: neither latency nor throughput was measured.")
+    elif not throughput:
+        yield Gap(
+            "Serving speed: throughput was not measured.",
+            "python -m verify.bench serve --out with this folder.",
+        )
 
 
 def _missing_layers(run: Run) -> Iterator[Gap]:

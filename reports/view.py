@@ -15,6 +15,7 @@ from reports import (
     likelihood,
     methods,
     questions,
+    serving,
     suites,
     words,
 )
@@ -36,6 +37,7 @@ class Page:
     faults: str
     likelihood: likelihood.Panel | None
     speed: latency.Speed | None
+    serving: serving.View | None
     figures: tuple[suites.Figure, ...]
     suites: tuple[suites.SuiteView, ...]
     names: arms.Names
@@ -64,6 +66,7 @@ def view(run: Run) -> Page:
         faults=faults.sharpness(run.folder),
         likelihood=likelihood.panel(score) if score else None,
         speed=latency.speed(run.folder),
+        serving=serving.serving(run.folder),
         figures=suites.figures(run.result.suites),
         suites=suites.suite_views(run, answers),
         names=names,

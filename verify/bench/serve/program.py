@@ -17,6 +17,7 @@ from verify.bench.serve.judging import judge
 from verify.command import UserError
 from verify.differences import differences
 from verify.evals.output import console_for_people
+from verify.evals.reporting import render
 from verify.evals.show import styled
 from verify.files import write_json
 from verify.verdict import Verdict
@@ -115,10 +116,27 @@ def serve(
     plan = planning.make(planning.Options(**words))
     folder = _folder(out, plan)
     console = console_for_people()
-    found = _measured(plan, folder, context.command_path, console)
+    loads, found = _measured(plan, folder, context.command_path, console)
     for path in filter(None, (folder / FILE, json_file)):
         write_json(path, found)
-    return Verdict(found["verdict"])
+    for load in loads:
+        console.print(table.table(load))
+        for line in table.lines(load):
+            console.print(line, markup=False)
+    verdict = found["verdict"]
+    console.print(styled(verdict.upper(), verdict), f"  {_page(folder)}", sep="", markup=False)
+    return Verdict(verdict)
+
+
+def _page(folder: Path) -> str:
+    """Where the page is: the run's own if the folder holds one; or why there is none."""
+    try:
+        if (folder / "result.json").exists():
+            return str(render(folder))
+        from reports import serving  # noqa: PLC0415 - charts come with an extra
+    except (UserError, ModuleNotFoundError) as error:
+        return f"{folder / FILE} (no page: {error})"
+    return str(serving.render(folder))
 
 
 def _folder(out: Path | None, plan: Plan) -> Path:
@@ -129,7 +147,9 @@ def _folder(out: Path | None, plan: Plan) -> Path:
     return folder
 
 
-def _measured(plan: Plan, folder: Path, program: str, console: Console) -> dict[str, Any]:
+def _measured(
+    plan: Plan, folder: Path, program: str, console: Console
+) -> tuple[tuple[Load, ...], dict[str, Any]]:
     """Measure and judge; what came before an interruption is written down, as invalid."""
     try:
         from verify.bench.serve import conduct, delay  # noqa: PLC0415 - need an optional extra
@@ -182,10 +202,4 @@ def _measured(plan: Plan, folder: Path, program: str, console: Console) -> dict[
             write_json(folder / FILE, judged("it was interrupted")[1])
             click.echo(f"{len(requests)} requests are kept in {folder / FILE}", err=True)
         raise
-    loads, found = judged()
-    for load in loads:
-        console.print(table.table(load))
-        for line in table.lines(load):
-            console.print(line, markup=False)
-    console.print(styled(found["verdict"].upper(), found["verdict"]), f"  {folder}", sep="")
-    return found
+    return judged()

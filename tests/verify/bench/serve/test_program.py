@@ -14,19 +14,20 @@ from click.testing import CliRunner
 
 from tests.verify.test_launched import free_port, listens
 from verify.bench import command
-from verify.bench.serve import client, delay
+from verify.bench.serve import client, delay, program
 from verify.command import UserError
 from verify.verdict import Verdict
 
 SCRIPT = Path(__file__).with_name("scripted.py")
 SMALL = ("--input-len", "5", "--output-len", "6", "--requests", "2", "--out", "run")
+DRAWN = program._page
 ONCE = ("--order", "base,pr")
 """Half the starts, where they do not matter."""
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A folder of its own, a client that notes every arrival, and no look at its delay."""
+    """A folder of its own, a client that notes every arrival, no look at its delay, no page."""
     monkeypatch.chdir(tmp_path)
     received = client._Timed.data_received
 
@@ -40,6 +41,7 @@ def here(tmp_path, monkeypatch):
 
     monkeypatch.setattr(client._Timed, "data_received", noting)
     monkeypatch.setattr(delay, "measure", measure)
+    monkeypatch.setattr(program, "_page", str)
     return tmp_path
 
 
@@ -107,7 +109,8 @@ def test_fresh_servers_take_turns_and_are_asked_the_same_in_every_start(launched
     assert load["ratio"]["df"] == 2
 
 
-def test_every_request_is_written_down_with_its_figures(launched):
+def test_every_request_is_written_down_with_its_figures_and_shown(launched, monkeypatch):
+    monkeypatch.setattr(program, "_page", DRAWN)
     launched(base=["chunk=2"], pr=["chunk=2"])
     _, out, found = serve(*ONCE)
     assert len(found["requests"]) == 2 * 3
@@ -119,6 +122,9 @@ def test_every_request_is_written_down_with_its_figures(launched):
         figures = each["figures"]
         assert (figures["chunks"], figures["first_tokens"]) == (4, 1)
         assert min(figures[n] for n in ("tokens_per_s", "ttft_ms", "gap_ms", "gap_p99_ms")) > 0
+    page = Path("run/report.html").read_text(encoding="utf-8")
+    assert "base, start 1" in page
+    assert "run/report.html" in out
     assert found["client_delay"]["median_ms"] == 0.05
     assert "median 0.050 ms" in out
     assert "pr, start 1" in out
