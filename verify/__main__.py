@@ -15,6 +15,9 @@ PROGRAMS = {
     "bench": "latency beside chains and the read floor, launch evidence, sanitizers",
     "faults": "what the verifier catches: planted faults, and honest kernels beside them",
 }
+MODULES = {"faults": "verify.faults.program"}
+"""Where a program's command stands, if not in verify.<program>: what others import of the package
+lies far below it."""
 
 
 def main() -> None:
@@ -23,7 +26,7 @@ def main() -> None:
     if not words or words[0] not in PROGRAMS:
         run(_overview, "kernelproof")
     sys.argv.pop(1)
-    program = importlib.import_module(f"verify.{words[0]}")
+    program = importlib.import_module(MODULES.get(words[0], f"verify.{words[0]}"))
     run(program.command, f"kernelproof {words[0]}")
 
 

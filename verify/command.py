@@ -27,6 +27,16 @@ class UserError(Exception):
         self.exit_code = exit_code
 
 
+class Programs(click.Group):
+    """A group whose first program is meant where none is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the first program's name before options that follow no name."""
+        if not args or (args[0].startswith("-") and args[0] != "--help"):
+            args = [next(iter(self.commands)), *args]
+        return super().parse_args(ctx, args)
+
+
 def run(command: click.Command, name: str) -> NoReturn:
     """Run `command` as program `name` and exit; a command returns the Verdict it reached."""
     if threading.current_thread() is threading.main_thread():

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 CAPACITY = 32
 """Most tokens of a launch; sums are always made for this many, so that none depends on T."""
 
+KEPT_CLAIMS = frozenset({"batch-invariant", "rejects"})
+"""What the model holds and a fault may break."""
+
 BLOCK = 32
 TILE_ROWS, TILE_COLUMNS, TILE_BYTES = 128, 4, 512
 

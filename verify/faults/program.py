@@ -15,10 +15,12 @@ from rich.progress import track
 from rich.table import Table
 
 from verify.cases import KernelSpec, reduced
-from verify.command import UserError
+from verify.command import Programs, UserError
 from verify.faults.catalogue import CATALOGUE
 from verify.faults.equivalent import EQUIVALENTS
 from verify.faults.honest import VARIANTS
+from verify.faults.matrix import matrix
+from verify.faults.model import KEPT_CLAIMS
 from verify.faults.record import Family
 from verify.faults.score import Score, Task, score_all
 from verify.files import write_json
@@ -29,12 +31,13 @@ if TYPE_CHECKING:
 
     from verify.cases import Budget
 
-KEPT_CLAIMS = frozenset({"batch-invariant", "rejects"})
-"""What the model holds and a fault may break."""
+
+@click.group(cls=Programs)
+def command() -> None:
+    """Plant every fault and show what notices it; by default run."""
 
 
-@click.command()
-@click.argument("what", type=click.Choice(["run", "matrix"]), default="run")
+@command.command()
 @click.option("--grid", type=click.Choice(["ours", "source18"]), default="ours", show_default=True,
               help="Cases and checks: ours, or those of the source pull request.")  # fmt: skip
 @click.option("--only", "words", multiple=True, metavar="TEXT",
@@ -44,28 +47,31 @@ KEPT_CLAIMS = frozenset({"batch-invariant", "rejects"})
 @click.option("--seed", default=0, show_default=True, help="First seed of the inputs.")
 @click.option("--seeds", type=click.IntRange(1), default=2, show_default=True,
               help="Seeds per honest kernel: one case of every family each.")  # fmt: skip
+@click.option(
+    "--exhaustive",
+    is_flag=True,
+    help="Go on after the first finding, and show every check that notices each fault.",
+)
 @click.option("--workers", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True,
               help="Processes.")  # fmt: skip
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
               help="Write every score to this file.")  # fmt: skip
-def command(  # noqa: PLR0917 - click hands over each option by name
-    what: str,
+def run(  # noqa: PLR0917 - click hands over each option by name
     grid: str,
     words: tuple[str, ...],
     budget: Budget,
     seed: int,
     seeds: int,
+    exhaustive: bool,  # noqa: FBT001 - likewise
     workers: int,
     json_file: Path | None,
 ) -> Verdict:
-    """Plant every fault, judge it, and judge the honest kernels beside.
+    """Plant every fault, judge it by layers 1 and 2, and judge the honest kernels beside.
 
-    `run` stops at the first case that gives a fault away; `matrix` goes on and shows every check
-    that notices it. Passes if every fault is noticed and no honest kernel is.
+    Each is judged to the first case that gives it away. Passes if every fault is noticed and no
+    honest kernel is.
     """
-    tasks = list(
-        planned(words, grid, budget, range(seed, seed + seeds), exhaustive=what == "matrix")
-    )
+    tasks = list(planned(words, grid, budget, range(seed, seed + seeds), exhaustive=exhaustive))
     if not tasks:
         raise UserError(f"--only {' '.join(words)} names no fault and no family; see --help")
     console, shown = Console(), Console(stderr=True)
@@ -76,14 +82,17 @@ def command(  # noqa: PLR0917 - click hands over each option by name
     scores.sort(key=lambda score: place[score.task])
     faults = [score for score in scores if score.task.kind == "fault"]
     right = [score for score in scores if score.task.kind != "fault"]
-    if what == "matrix":
-        console.print(matrix(faults))
+    if exhaustive:
+        console.print(by_fault(faults))
     report(console, faults, right)
     caught, silent = all(score.noticed for score in faults), all(score.quiet for score in right)
     verdict = Verdict.PASS if caught and silent else Verdict.FAIL
     if json_file is not None:
         write_json(json_file, document(scores, verdict))
     return verdict
+
+
+command.add_command(matrix)
 
 
 def planned(
@@ -189,7 +198,7 @@ def by_family(faults: Sequence[Score]) -> Table:
     return table
 
 
-def matrix(faults: Sequence[Score]) -> Table:
+def by_fault(faults: Sequence[Score]) -> Table:
     """Every fault with every check that notices it."""
     table = Table("fault", "family", "expected", "noticed by")
     for score in faults:

@@ -1,14 +1,14 @@
 """Which layer sees which fault: kernels of the catalogue by themselves and inside the model.
 
-A fault is judged four ways, each by itself with a fresh candidate: layers 1 and 2 case by case,
-the likelihood of worked solutions text by text, and accuracy question by question.
+Each is judged in three ways, each with a fresh candidate: by layers 1 and 2 case by case, by the
+likelihood of worked solutions text by text, and by accuracy question by question.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evals.grading import grade
 from evals.mini.engine import Engine
@@ -17,7 +17,9 @@ from kernel.dispatch import Dispatcher
 from verify import cases, harness, inputs
 from verify.compare import judge as judged
 from verify.faults.catalogue import CATALOGUE
-from verify.faults.honest import VARIANTS
+from verify.faults.honest import VARIANTS, Honest
+from verify.faults.model import KEPT_CLAIMS
+from verify.faults.record import Fault
 from verify.likelihood import embedded
 from verify.likelihood.judging import judge
 from verify.likelihood.scores import pair
@@ -34,11 +36,13 @@ if TYPE_CHECKING:
     from evals.suite import Item, Spec
     from verify.case import Case
     from verify.harness import Candidate
+    from verify.inputs import Inputs
     from verify.likelihood.scores import Pair, Scores
 
 SUITE = "mini-gsm8k"
 CASES, TEXTS, QUESTIONS = 96, 64, 96
-"""How much of each is asked before a fault counts as not noticed there."""
+"""How much of each is asked before a fault counts as not noticed there. What neither layer 1 nor 2
+has noticed by then gets the rest of the grid, too."""
 FIRST_TEXTS = 4
 """The first look at the likelihood; every further one is at twice as many texts."""
 BATCH = 32
@@ -46,8 +50,14 @@ MARGIN_NATS, MARGIN = 1e-4, 0.05
 """Of likelihood, nats a token; of accuracy, a share."""
 DEVICE = "cpu"
 """Of the catalogue's own model of the kernel."""
-LIMIT_S = 900.0
-"""Seconds for one kernel, all four ways."""
+LIMIT_S, KILLED_S = 900.0, 60.0
+"""Seconds for one kernel, asked in one way; and for one that is known never to come back."""
+
+WAYS = ("layers", "likelihood", "accuracy")
+
+Notice = int | str | None
+"""After how many cases, tokens or questions a kernel was noticed; how it ended instead of
+answering, which is noticed, too; None where nothing was."""
 
 
 @dataclass(frozen=True)
@@ -57,54 +67,72 @@ class Job:
     kind: Literal["fault", "honest"]
     name: str
 
+    @property
+    def entry(self) -> Fault | Honest:
+        """What its list says of it."""
+        return CATALOGUE[self.name] if self.kind == "fault" else VARIANTS[self.name]
+
     def build(self) -> Candidate:
         """A fresh candidate."""
-        return CATALOGUE[self.name].plant() if self.kind == "fault" else VARIANTS[self.name].build()
+        entry = self.entry
+        return entry.plant() if isinstance(entry, Fault) else entry.build()
 
     @property
     def family(self) -> str:
         """The part of the kernel that the fault lives in."""
-        return CATALOGUE[self.name].family if self.kind == "fault" else "honest"
+        return self.entry.family if isinstance(self.entry, Fault) else "honest"
 
     @property
     def spec(self) -> KernelSpec:
         """What the kernel is held to."""
-        claims = {"batch-invariant", "rejects"}
         return KernelSpec(
-            claims=frozenset(claims) if self.kind == "fault" else VARIANTS[self.name].claims
+            claims=KEPT_CLAIMS if isinstance(self.entry, Fault) else self.entry.claims
         )
 
 
 @dataclass(frozen=True)
 class Seen:
-    """After how much of each a kernel was noticed; None where it was not.
+    """What noticed a kernel.
 
     Attributes:
         layers: cases until the first finding of layer 1 and of layer 2.
-        tokens: scored until the likelihood's verdict is `fail`.
-        questions: answered until the e-process for harm beyond the margin has won.
-        raised: what the kernel raised inside the model, which leaves a run there invalid.
+        likelihood: tokens scored until its verdict is `fail`.
+        accuracy: questions answered until the e-process for harm beyond the margin has won.
     """
 
     job: Job
-    layers: tuple[int | None, int | None] = (None, None)
-    tokens: int | None = None
-    questions: int | None = None
-    raised: str | None = None
+    layers: tuple[Notice, Notice] = (None, None)
+    likelihood: Notice = None
+    accuracy: Notice = None
 
     @property
-    def anywhere(self) -> bool:
-        """Whether any of the four noticed it."""
-        return any(n is not None for n in (*self.layers, self.tokens, self.questions, self.raised))
+    def ways(self) -> tuple[Notice, Notice, Notice, Notice]:
+        """Layer 1, layer 2, likelihood and accuracy."""
+        return (*self.layers, self.likelihood, self.accuracy)
+
+    @property
+    def noticed(self) -> bool:
+        """Whether anything noticed it."""
+        return self.by_a_layer or self.in_the_model
+
+    @property
+    def by_a_layer(self) -> bool:
+        """Whether layer 1 or 2 noticed it."""
+        return self.layers != (None, None)
+
+    @property
+    def in_the_model(self) -> bool:
+        """Whether it shows inside the model."""
+        return self.likelihood is not None or self.accuracy is not None
 
 
-def hosted(words: Sequence[str]) -> list[Job]:
-    """Every kernel that the model's arm can host and the words select; all if there are none.
+Asked = tuple[Job, str]
+"""A kernel and one of the ways."""
 
-    Faults that take their process down, and kernels that take seconds a launch, it cannot.
-    """
-    jobs = [Job("fault", each.name) for each in CATALOGUE.values() if not (each.kills or each.slow)]
-    jobs += [Job("honest", each.name) for each in VARIANTS.values() if not each.slow]
+
+def chosen(words: Sequence[str]) -> list[Job]:
+    """Every kernel that the words select; all if there are none."""
+    jobs = [Job("honest", name) for name in VARIANTS] + [Job("fault", name) for name in CATALOGUE]
     return [
         job
         for job in jobs
@@ -113,27 +141,43 @@ def hosted(words: Sequence[str]) -> list[Job]:
 
 
 def detect_all(jobs: Sequence[Job], workers: int) -> Iterator[Seen]:
-    """What notices each kernel, as they come; one that takes its process down raised that."""
-    with Pool[Job, Seen](start, min(workers, len(jobs)), lambda _: LIMIT_S) as pool:
-        for job, seen in pool.answers(jobs):
-            yield Seen(job, raised=seen.reason) if isinstance(seen, Lost) else seen
+    """What notices each kernel, as they come."""
+    asked = [(job, way) for job in jobs for way in WAYS]
+    found: dict[Job, dict[str, Any]] = {}
+    with Pool(start, min(workers, len(asked)), _limit_s) as pool:
+        for (job, way), answer in pool.answers(asked):
+            mine = found.setdefault(job, {})
+            mine[way] = _ended(way, answer.reason) if isinstance(answer, Lost) else answer
+            if len(mine) == len(WAYS):
+                yield Seen(job, **found.pop(job))
 
 
-def start(_: int) -> Callable[[Job], Seen]:
+def _limit_s(asked: Asked) -> float:
+    entry = asked[0].entry
+    return KILLED_S if isinstance(entry, Fault) and entry.kills and not entry.slow else LIMIT_S
+
+
+def _ended(way: str, how: str) -> Notice | tuple[Notice, Notice]:
+    """A kernel that takes its process down is a finding of layer 1, as `verify.kernel` has it."""
+    return (how, None) if way == "layers" else how
+
+
+def start(_: int) -> Callable[[Asked], Any]:
     """What a worker process does."""
     import torch  # noqa: PLC0415 - a second of import, which the parent need not wait for
 
     torch.set_num_threads(1)
-    return detect
+    return lambda asked: detect(*asked)
 
 
-def detect(job: Job) -> Seen:
-    """All four ways, each with a fresh candidate."""
-    layers = _layers(job)
+def detect(job: Job, way: str) -> Any:
+    """What one way sees of a fresh candidate: the value of that field of `Seen`."""
+    if way == "layers":
+        return layers(job)
     try:
-        return Seen(job, layers, _tokens(job.build()), _questions(job.build()))
+        return (likelihood if way == "likelihood" else accuracy)(job.build())
     except Exception as error:  # noqa: BLE001 - a planted fault may raise anything
-        return Seen(job, layers, raised=" ".join(f"{type(error).__name__}: {error}".split())[:120])
+        return " ".join(f"{type(error).__name__}: {error}".split())[:120]
 
 
 # --- layers 1 and 2 ------------------------------------------------------------------------------
@@ -141,20 +185,31 @@ def detect(job: Job) -> Seen:
 
 @cache
 def _grid() -> tuple[Case, ...]:
-    """One case of each kind first."""
+    """One case of each kind first, the kernel's own shape last."""
     grid = cases.grid(KernelSpec(), "quick", "reduced")
-    own = KernelSpec().rank
-    return tuple(sorted(grid, key=lambda case: (case.rank == own, case.draw, case.k))[:CASES])
+    return tuple(sorted(grid, key=lambda case: (_whole(case), case.draw, case.k)))
 
 
-def _layers(job: Job) -> tuple[int | None, int | None]:
+def _whole(case: Case) -> bool:
+    """Whether it is of the kernel's own shape, of which one is made in a second or two."""
+    return case.rank == KernelSpec().rank
+
+
+@cache
+def _reduced(case: Case) -> Inputs:
+    """What a case of the reduced shape gives; kept, with all that is worked out from it."""
+    return inputs.make(case, 0)
+
+
+def layers(job: Job) -> tuple[int | None, int | None]:
+    """Cases until the first finding of layer 1 and of layer 2."""
     candidate, found = job.build(), dict[int, int]()
     for count, case in enumerate(_grid(), 1):
-        made = inputs.make(case, 0)
+        if len(found) == 2 or (found and count > CASES) or (job.entry.slow and _whole(case)):
+            break
+        made = inputs.make(case, 0) if _whole(case) else _reduced(case)
         for finding in judged(made, harness.run(candidate, made), job.spec).findings:
             found.setdefault(finding.layer, count)
-        if len(found) == 2:
-            break
     return found.get(1), found.get(2)
 
 
@@ -184,7 +239,7 @@ def _base_scores() -> tuple[Scores, ...]:
     return embedded.score(Dispatcher(), _asked(), DEVICE).scores
 
 
-def _tokens(candidate: Candidate) -> int | None:
+def likelihood(candidate: Candidate) -> int | None:
     """Tokens until the likelihood fails the kernel, by looks at 4, 8, 16, ... texts."""
     texts, base = _texts(), _base_scores()
     scores = embedded.score(Dispatcher(candidate, enabled=True), _asked(), DEVICE).scores
@@ -226,7 +281,7 @@ def _base_right(first: int) -> tuple[bool, ...]:
     return tuple(_right(None, first))
 
 
-def _questions(candidate: Candidate) -> int | None:
+def accuracy(candidate: Candidate) -> int | None:
     """Questions until harm beyond the margin is shown at any time."""
     harm = EProcess.harm(MARGIN)
     for first in range(0, QUESTIONS, BATCH):

@@ -1,15 +1,14 @@
-"""What notices a kernel: each way by itself, and the page that says so."""
+"""What notices a kernel: each way by itself."""
 
 import pytest
-from click.testing import CliRunner
+import torch
 
-from verify.command import UserError
 from verify.faults.catalogue import CATALOGUE
 from verify.faults.honest import VARIANTS
 from verify.faults.record import Family
 from verify.likelihood import detection
-from verify.likelihood.__main__ import command
 from verify.likelihood.detection import Job, Seen
+from verify.pool import Lost, Pool
 
 CACHED = (
     detection._grid, detection._suite, detection._texts, detection._base_scores,
@@ -23,26 +22,59 @@ def small(monkeypatch):
     """Little of everything."""
     for name, size in {"CASES": 8, "TEXTS": 8, "QUESTIONS": 12, "BATCH": 12}.items():
         monkeypatch.setattr(detection, name, size)
+    whole = detection.cases.grid
+    monkeypatch.setattr(detection.cases, "grid", lambda *words: whole(*words)[:16])
     for cached in CACHED:
         cached.cache_clear()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as in a worker
     yield
+    torch.set_num_threads(threads)
     for cached in CACHED:
         cached.cache_clear()
+
+
+def detected(job):
+    return Seen(job, **{way: detection.detect(job, way) for way in detection.WAYS})
 
 
 @pytest.mark.usefixtures("small")
 def test_a_wrong_sign_is_seen_by_all_but_layer_2_and_an_honest_kernel_by_none():
-    seen = detection.detect(WRONG)
+    seen = detected(WRONG)
     assert seen.layers == (1, None)  # the bytes are right for the kernel's own wrong output
     tokens = [len(each.tokens) for each in detection._base_scores()]
-    assert seen.tokens in {sum(tokens[:4]), sum(tokens)}
-    assert 5 <= seen.questions <= 12  # five losses in a row are the fewest that win
-    assert detection.detect(HONEST) == Seen(HONEST)
+    assert seen.likelihood in {sum(tokens[:4]), sum(tokens)}
+    assert 5 <= seen.accuracy <= 12  # five losses in a row are the fewest that win
+    assert detected(HONEST) == Seen(HONEST)
 
 
 @pytest.mark.usefixtures("small")
 def test_a_rounded_down_scale_is_seen_by_layer_2_alone():
-    assert detection._layers(Job("fault", "scale_floored")) == (None, 1)
+    assert detection.layers(Job("fault", "scale_floored")) == (None, 1)
+
+
+class Finding:
+    """Of layer 1."""
+
+    layer = 1
+
+
+@pytest.mark.parametrize(
+    ("noticed_at", "asked"), [(None, 16), (3, 8), (12, 12)], ids=["never", "early", "late"]
+)
+@pytest.mark.usefixtures("small")
+def test_what_nothing_has_noticed_gets_the_whole_grid(monkeypatch, noticed_at, asked):
+    seen = []
+
+    def judged(made, *_):
+        seen.append(made)
+        found = [Finding()] if len(seen) == noticed_at else []
+        return type("Judgement", (), {"findings": found})
+
+    monkeypatch.setattr(detection, "judged", judged)
+    monkeypatch.setattr(detection.harness, "run", lambda *_: None)
+    assert detection.layers(HONEST) == (noticed_at, None)
+    assert len(seen) == asked
 
 
 @pytest.mark.usefixtures("small")
@@ -54,67 +86,62 @@ def test_a_kernel_that_raises_in_the_model_is_told_with_what_the_layers_saw(monk
         return fails
 
     monkeypatch.setattr(Job, "build", build)
-    seen = detection.detect(WRONG)
+    seen = detected(WRONG)
     assert seen.layers[0] == 1
-    assert (seen.raised, seen.tokens, seen.questions) == ("RuntimeError: bad launch", None, None)
+    assert (seen.likelihood, seen.accuracy) == ("RuntimeError: bad launch",) * 2
 
 
-def test_every_fault_is_hosted_but_those_that_kill_or_are_slow():
-    jobs = detection.hosted([])
+class Losing(Pool):
+    """A pool that loses every job of a kernel that aborts or hangs."""
+
+    def __init__(self, _start, _workers, limit_s):
+        self.limit_s, self.workers = limit_s, []
+
+    def answers(self, asked):
+        for job, way in reversed(asked):
+            answer = (None, 5) if way == "layers" else None
+            if job.name in {"aborts", "hangs"}:
+                answer = Lost(f"{way} lost after {self.limit_s((job, way)):g} s")
+            yield (job, way), answer
+
+
+def test_a_kernel_that_takes_its_process_down_leaves_a_row(monkeypatch):
+    monkeypatch.setattr(detection, "Pool", Losing)
+    hangs, wrong = Job("fault", "hangs"), Job("fault", "forward_rotation")
+    lost = [f"{way} lost after 60 s" for way in detection.WAYS]
+    assert list(detection.detect_all([hangs, wrong], 2)) == [
+        Seen(wrong, (None, 5)),
+        Seen(hangs, (lost[0], None), lost[1], lost[2]),
+    ]
+
+
+def test_only_a_kernel_that_never_comes_back_is_given_up_early():
+    limits = {name: detection._limit_s((Job("fault", name), "layers")) for name in CATALOGUE}
+    early = {name for name, limit in limits.items() if limit == detection.KILLED_S}
+    assert early == {"aborts", "exits_in_silence", "hangs"}
+
+
+def test_every_kernel_has_a_row():
+    jobs = detection.chosen([])
     assert len(set(jobs)) == len(jobs)
-    hosted = {job.name for job in jobs if job.kind == "fault"}
-    assert set(CATALOGUE) - hosted == {
-        name for name, fault in CATALOGUE.items() if fault.kills or fault.slow
-    }
-    assert {job.family for job in jobs} <= {*Family, "honest"}
-    assert {job.name for job in detection.hosted(["honest"])} <= VARIANTS.keys()
-    assert {job.family for job in detection.hosted(["scale"])} >= {"scale"}
-
-
-@pytest.fixture
-def judged(monkeypatch):
-    """Run the program on made-up judgements."""
-
-    def call(seen, *words):
-        monkeypatch.setattr(detection, "hosted", lambda _: [each.job for each in seen])
-        monkeypatch.setattr(detection, "detect_all", lambda *_: reversed(seen))
-        return CliRunner().invoke(command, list(words), standalone_mode=False)
-
-    return call
+    for kind, names in (("fault", CATALOGUE), ("honest", VARIANTS)):
+        assert [job.name for job in jobs if job.kind == kind] == list(names)
+    assert {job.family for job in jobs} == {*Family, "honest"}
+    assert {job.name for job in detection.chosen(["honest"])} >= VARIANTS.keys()
+    assert {job.family for job in detection.chosen(["scale"])} >= {"scale"}
 
 
 @pytest.mark.parametrize(
-    ("fault", "honest", "verdict"),
+    ("seen", "by_a_layer", "in_the_model"),
     [
-        (Seen(WRONG, (3, None)), Seen(HONEST), "pass"),
-        (Seen(WRONG, (None, None), 900), Seen(HONEST), "pass"),
-        (Seen(WRONG, raised="ValueError: x"), Seen(HONEST), "pass"),
-        (Seen(WRONG), Seen(HONEST), "fail"),
-        (Seen(WRONG, (1, 1)), Seen(HONEST, (None, None), None, 9), "fail"),
+        (Seen(WRONG), False, False),
+        (Seen(WRONG, (None, 3)), True, False),
+        (Seen(WRONG, ("ended", None)), True, False),
+        (Seen(WRONG, (None, None), 900), False, True),
+        (Seen(WRONG, accuracy=9), False, True),
+        (Seen(WRONG, likelihood="ValueError: x"), False, True),
     ],
 )
-def test_it_passes_if_every_fault_is_noticed_and_no_honest_kernel(judged, fault, honest, verdict):
-    assert judged([fault, honest]).return_value == verdict
-
-
-def test_the_page_has_a_row_for_each_kernel_in_the_order_of_the_catalogue(judged, tmp_path):
-    page = tmp_path / "detection.md"
-    seen = [Seen(WRONG, (1, None), 1200, 7), Seen(HONEST)]
-    outcome = judged(seen, "--only", "rotation", "--publish", str(page))
-    content = page.read_text(encoding="utf-8")
-    first, second = content.splitlines()[-2:]
-    assert first == (
-        "| forward_rotation | Rotates forward instead of back | 1 case | - | 1,200 tokens "
-        "| 7 questions |"
-    )
-    assert second.startswith("| reversed order | *nothing*: ")
-    assert second.endswith("| - | - | - | - |")
-    assert "--publish docs/detection.md --only 'rotation'`" in content
-    assert "Of 1 faults: layer 1 1, layer 2 0, likelihood 1, accuracy 1; 0 raise" in content
-    assert first in outcome.output
-
-
-def test_a_word_that_names_nothing_is_told():
-    outcome = CliRunner().invoke(command, ["--only", "no_such_fault"], standalone_mode=False)
-    assert isinstance(outcome.exception, UserError)
-    assert "no_such_fault" in str(outcome.exception)
+def test_what_counts_as_noticed(seen, by_a_layer, in_the_model):
+    assert (seen.by_a_layer, seen.in_the_model) == (by_a_layer, in_the_model)
+    assert seen.noticed == (by_a_layer or in_the_model)
