@@ -66,6 +66,7 @@ class Method:
             "ignore_eos": True,
             "min_tokens": self.output_len,
             "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+            "return_token_ids": True,  # vLLM
             "return_meta_info": True,  # SGLang
             "timings_per_token": True,  # llama.cpp
         }

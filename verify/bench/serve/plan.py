@@ -79,6 +79,11 @@ class Plan:
     model: str | None
     differ: tuple[str, ...]
 
+    @property
+    def fresh(self) -> bool:
+        """Whether every start is a server of its own."""
+        return bool(self.specs[0].launch)
+
     def arms(self, folder: Path, kind: type[Client]) -> dict[str, ServerArm]:
         """Both arms by name, not started; what their servers print goes into `folder`."""
         return {

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,22 +11,13 @@ from verify import manifest
 from verify.bench.latency_command import numbers
 from verify.bench.serve import plan as planning
 from verify.bench.serve import table
-from verify.bench.serve.document import FILE, document
-from verify.bench.serve.judging import judge
+from verify.bench.serve.document import FILE
 from verify.command import UserError
-from verify.differences import differences
 from verify.evals.output import console_for_people
 from verify.evals.reporting import render
 from verify.evals.show import styled
 from verify.files import write_json
 from verify.verdict import Verdict
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from verify.bench.serve.conduct import Request
-    from verify.bench.serve.judging import Load
-    from verify.bench.serve.plan import Plan
 
 
 @click.command()
@@ -116,7 +106,13 @@ def serve(
     plan = planning.make(planning.Options(**words))
     folder = _folder(out, plan)
     console = console_for_people()
-    loads, found = _measured(plan, folder, context.command_path, console)
+    try:
+        from verify.bench.serve.run import measured  # noqa: PLC0415 - needs an optional extra
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"servers need {error.name}; install kernelproof with its extra: evals"
+        ) from None
+    loads, found = measured(plan, folder, context.command_path, console)
     for path in filter(None, (folder / FILE, json_file)):
         write_json(path, found)
     for load in loads:
@@ -139,67 +135,9 @@ def _page(folder: Path) -> str:
     return str(serving.render(folder))
 
 
-def _folder(out: Path | None, plan: Plan) -> Path:
+def _folder(out: Path | None, plan: planning.Plan) -> Path:
     stamp = manifest.now().replace("-", "").replace(":", "")
     folder = out or Path("runs") / f"{stamp}-serve-{'-'.join(plan.names)}"
     if (folder / FILE).exists():
         raise UserError(f"{folder} holds a {FILE} already; name another folder with --out")
     return folder
-
-
-def _measured(
-    plan: Plan, folder: Path, program: str, console: Console
-) -> tuple[tuple[Load, ...], dict[str, Any]]:
-    """Measure and judge; what came before an interruption is written down, as invalid."""
-    try:
-        from verify.bench.serve import conduct, delay  # noqa: PLC0415 - need an optional extra
-        from verify.bench.serve.client import TimedClient  # noqa: PLC0415 - likewise
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"servers need {error.name}; install kernelproof with its extra: evals"
-        ) from None
-    arms = plan.arms(folder, TimedClient)
-    about = {
-        "command": manifest.command_line(program),
-        "started": manifest.now(),
-        "order": list(plan.order),
-        "fresh": bool(plan.specs[0].launch),
-        "declared_to_differ": list(plan.differ),
-        **manifest.environment(),
-    }
-    requests: list[Request] = []
-    own = asyncio.run(delay.measure(max(plan.method.loads)))
-    console.print(delay.words(own), markup=False)
-
-    def judged(*broken: str) -> tuple[tuple[Load, ...], dict[str, Any]]:
-        settings = {name: arm.settings() for name, arm in arms.items()}
-        compared = {name: each["compared"] for name, each in settings.items()}
-        problems = [said for arm in arms.values() for said in arm.problems("")]
-        unequal = [] if broken else list(differences(compared, plan.differ))
-        told = [
-            f"the server of {name} counts {each['acceptance_length']:.4f} tokens accepted a step"
-            for name, each in settings.items()
-            if each["acceptance_length"] is not None
-        ]
-        wrong = [*broken, *problems, *unequal]
-        loads = judge(requests, plan.names, plan.method, wrong, told)
-        described = {**about, "finished": manifest.now(), "arms": settings}
-        return loads, document(loads, requests, plan.method, own, described)
-
-    async def measure() -> None:
-        async for request in conduct.measured(arms, plan.order, plan.method):
-            if not requests or (requests[-1].arm, requests[-1].start) != (
-                request.arm,
-                request.start,
-            ):
-                console.print(f"{request.arm}, start {request.start}", markup=False)
-            requests.append(request)
-
-    try:
-        asyncio.run(measure())
-    except KeyboardInterrupt:
-        if requests:
-            write_json(folder / FILE, judged("it was interrupted")[1])
-            click.echo(f"{len(requests)} requests are kept in {folder / FILE}", err=True)
-        raise
-    return judged()

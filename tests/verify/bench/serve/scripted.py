@@ -5,9 +5,9 @@
 Each chunk waits until the one before it has been noted: a byte more in the file `acks`. Words:
 `acks=FILE`, `log=FILE` (a line of JSON for its start, each flush and each request), `usage=end`
 (not with each chunk), `chunk=N` (tokens that come at once), `cut=K`, `error=K` (what goes wrong
-with its Kth request), `steps=N` (tells so many steps of
-speculative decoding), `drafts=N` (counts them on /metrics instead), `flush` (has /flush_cache),
-`refuses=NAME` (a parameter that it does not know), `echo` (says its Authorization header).
+with its Kth request), `steps=N` (tells so many steps of speculative decoding), `drafts=N` (counts
+them on /metrics instead), `flush` (has /flush_cache), `refuses=NAME` (a parameter that it does not
+know), `dies` (at once), `echo` (says its Authorization header).
 """
 
 from __future__ import annotations
@@ -123,5 +123,7 @@ class Server(ThreadingHTTPServer):
 
 
 if __name__ == "__main__":
+    if "dies" in WORDS:
+        sys.exit(3)
     log(started=True)
     Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever(poll_interval=0.02)

@@ -279,3 +279,13 @@ def test_an_interrupted_run_keeps_what_it_has_and_is_invalid(launched, monkeypat
     assert len(found["requests"]) == 4
     assert found["verdict"] == "invalid"
     assert "interrupted" in found["loads"][0]["reason"]
+
+
+def test_a_start_that_fails_leaves_what_came_before(launched):
+    launched(pr=["dies"])
+    with pytest.raises(UserError, match="arm pr: its server ended"):
+        serve(*ONCE)
+    found = json.loads(Path("run/serving.json").read_text())
+    assert {each["arm"] for each in found["requests"]} == {"base"}
+    assert found["verdict"] == "invalid"
+    assert "it ended early: arm pr" in found["loads"][0]["reason"]
