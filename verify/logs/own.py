@@ -39,42 +39,48 @@ def read(path: Path, builder: Builder, choice: Choice) -> Found:  # noqa: ARG001
             file.seek(0)
         while chunk := file.read(CHUNK):
             chunk += file.readline()
+            lines = chunk.count(b"\n") + (not chunk.endswith(b"\n"))
             try:
                 rows = _DECODER.decode_lines(chunk)
             except (msgspec.MsgspecError, UnicodeDecodeError):
-                raise _explain(path, chunk, line) from None
-            newlines = chunk.count(b"\n")
-            lines: range | list[int] = range(line, line + len(rows))
-            if len(rows) != newlines + (not chunk.endswith(b"\n")):
-                # Blank lines, or records that do not keep to their line.
-                parts = chunk.split(b"\n")
-                lines = [line + i for i, part in enumerate(parts) if part.strip()]
-                if len(lines) != len(rows):
-                    raise _explain(path, chunk, line)
-            builder.extend(rows, lines)
-            line += newlines
+                rows = []
+            if len(rows) == lines:
+                builder.extend(rows, range(line, line + lines))
+            else:
+                _line_by_line(path, chunk, line, builder)
+            line += lines
     return Found({})
 
 
-def _explain(path: Path, chunk: bytes, first: int) -> UserError:
-    """Which line of `chunk` cannot be read, and why."""
+def _line_by_line(path: Path, chunk: bytes, first: int, builder: Builder) -> None:
+    """Add the records of a chunk that has blank lines; raise at the first that cannot be read."""
+    rows, lines = [], []
     parts = chunk.split(b"\n")
     for number, part in enumerate(parts, first):
         if not part.strip():
             continue
         try:
-            _DECODER.decode(part)
-        except msgspec.ValidationError as error:
-            return refuse(path, number, _wrong_value(part, str(error)))
+            rows.append(_DECODER.decode(part))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            if number == first + len(parts) - 1:
-                problem = "the file ends inside this record; drop the line or write the log again"
-            elif b"NaN" in part:
-                problem = "NaN is not JSON; write null and, beside it, the error"
-            else:
-                problem = f"not JSON ({error}): {_shown(part)}; write one object a line"
-            return refuse(path, number, problem)
-    raise AssertionError("a chunk that cannot be decoded has a line that cannot")
+            builder.extend(rows, lines)  # what is wrong further up is named first
+            raise _refused(
+                path, number, part, error, cut=number == first + len(parts) - 1
+            ) from None
+        lines.append(number)
+    builder.extend(rows, lines)
+
+
+def _refused(path: Path, line: int, part: bytes, error: Exception, *, cut: bool) -> UserError:
+    """Why a line cannot be read; `cut` if the file ends without ending it."""
+    if isinstance(error, msgspec.ValidationError):
+        problem = _wrong_value(part, str(error))
+    elif cut:
+        problem = "the file ends inside this record; drop the line or write the log again"
+    elif b"NaN" in part:
+        problem = "NaN is not JSON; write null and, beside it, the error"
+    else:
+        problem = f"not JSON ({error}): {_shown(part)}; write one object a line"
+    return refuse(path, line, problem)
 
 
 def _wrong_value(part: bytes, error: str) -> str:

@@ -239,7 +239,7 @@ class _Table:
         self.chunks["score"].append(score)
         self._append("truncated", _or(fields["truncated"], -1), np.int8)
         self._append("tokens", _or(fields["completion_tokens"], -1), np.int32, lines)
-        self._append("line", lines, np.int32)
+        self.chunks["line"].append(_numbers(lines))
         for name in ("prompt", "target"):
             self.chunks[name].append(hashes(_or(fields[f"{name}_sha256"], "")))
         for name in self.texts:
@@ -265,7 +265,7 @@ class _Table:
         self, fields: _Fields, lines: Sequence[int], score: npt.NDArray[np.float64]
     ) -> None:
         errors, correct = fields["error"], fields["correct"]
-        failed = [i for i, error in enumerate(errors) if error]
+        failed = [i for i, error in enumerate(errors) if error] if any(errors) else []
         for i in failed:
             self.errors[self.rows + i] = str(errors[i])
             if correct[i] is not None:
@@ -333,6 +333,12 @@ def _fields(rows: Sequence[Row]) -> _Fields:
 
 def _taken(fields: _Fields, rows: Sequence[int]) -> _Fields:
     return {name: [values[i] for i in rows] for name, values in fields.items()}
+
+
+def _numbers(lines: Sequence[int]) -> npt.NDArray[np.int32]:
+    if isinstance(lines, range):  # at once, not one by one
+        return np.arange(lines.start, lines.stop, dtype=np.int32)
+    return np.array(lines, np.int32)
 
 
 def _or(values: Sequence[Any], absent: Any) -> Sequence[Any]:

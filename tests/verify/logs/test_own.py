@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verify import logs
+from verify.command import UserError
 from verify.logs import own
 from verify.logs.table import Builder
 
@@ -222,3 +223,62 @@ def test_chunks_end_where_they_like(tmp_path_factory, rows, chunk, blank):
 def test_a_wrong_value_on_a_line_that_is_no_json_further_on(lines, refused):
     path = lines("log", record("a"), b'{"item": "b", "correct": "yes", "truncated"}')
     refused(path, "line 2", "correct is wrong in")
+
+
+# Lines that are read, and lines that are not; most stand in a log of good ones.
+GOOD = st.one_of(
+    st.builds(
+        record,
+        st.text(min_size=1, max_size=3) | st.integers(0, 20),
+        st.sampled_from([True, False, 0.5]),
+        repeat=st.integers(0, 2),
+    ).map(json.dumps).map(str.encode),
+    st.sampled_from([b"", b"  ", b"\x0b", '{"item": "語", "correct": true}'.encode()]),
+)  # fmt: skip
+BAD = st.sampled_from([
+    b'{"item": "z", "correct": NaN}', b'{"item": "z", "correct": true', b"\x00", b"\xff",
+    b'{"item": "z", "correct": true}{"item": "y", "correct": true}', b"[]", b"null",
+    b'{"item": "\xff", "correct": true}', b'{"item": "\\ud800", "correct": true}',
+    b'{"item": "z", "correct": 1e400}', b'{"item": "z", "correct": null}',
+    b'{"item": "z", "correct": true, "repeat": 1' + b"0" * 400 + b"}",
+    b'{"item": "z", "correct": true, "suite": "a\\u0000"}', b'{"correct": true, "item": ""}',
+])  # fmt: skip
+
+
+def outcome(path, chunk):
+    """All that is read from a log in pieces of `chunk` bytes, or the line that refuses it."""
+    builder = Builder(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(own, "CHUNK", chunk)
+        try:
+            own.read(path, builder, logs.Choice())
+            (table,) = builder.finish().values()
+        except UserError as error:
+            return str(error)
+    arrays = (table.item, table.repeat, table.score, table.tokens, table.line, table.prompt)
+    return list(table.items), [array.tolist() for array in arrays]
+
+
+@st.composite
+def flawed(draw):
+    """A log with duplicates and blank lines, at most one line that is wrong, perhaps cut."""
+    lines = draw(st.lists(GOOD, max_size=20))
+    if draw(st.booleans()):
+        lines.insert(draw(st.integers(0, len(lines))), draw(BAD))
+    end = draw(st.sampled_from([b"\n", b"\r\n"]))
+    whole = b"".join(line + end for line in lines)
+    start = draw(st.sampled_from([b"", own.BOM]))
+    return start + whole[: len(whole) - draw(st.sampled_from([0, 0, 1, 2, 9]))]
+
+
+@settings(deadline=None)
+@given(log=flawed())
+def test_many_lines_at_once_are_what_one_by_one_they_are(tmp_path_factory, log):
+    path = tmp_path_factory.mktemp("log") / "log"
+    path.write_bytes(log)
+    assert outcome(path, 1 << 17) == outcome(path, 1)
+
+
+def test_the_first_of_several_bad_lines_is_named(lines, refused):
+    path = lines("log", record("a"), record("b", None), b"{")
+    refused(path, "line 2", "correct is null")
