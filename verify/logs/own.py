@@ -54,7 +54,8 @@ def read(path: Path, builder: Builder, choice: Choice) -> Found:  # noqa: ARG001
 
 def _line_by_line(path: Path, chunk: bytes, first: int, builder: Builder) -> None:
     """Add the records of a chunk that has blank lines; raise at the first that cannot be read."""
-    rows, lines = [], []
+    rows: list[Row] = []
+    lines: list[int] = []
     parts = chunk.split(b"\n")
     for number, part in enumerate(parts, first):
         if not part.strip():
