@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 TOP = 5
 """Likeliest tokens that are asked for at each place; OpenAI's own limit."""
 PROBE = ("The capital of France is", " Paris.")
+NEAR = 0.1
+"""Nats below the likeliest token at which another order of summation may choose one."""
 
 T = TypeVar("T")
 
@@ -34,12 +36,20 @@ class UntoldError(Exception):
     """A server does not tell what a prompt's tokens are worth; why, in a few words."""
 
 
+Told = list[tuple[str, float | None]]
+"""Tokens at a place of a prompt, likeliest or not, each with its log-probability."""
+
+
 class Prompt(msgspec.Struct):
-    """A server's scores of a whole text, token by token; the first has none."""
+    """A server's scores of a whole text, token by token; the first has none.
+
+    `said` is the token that the server, asked for its likeliest, lets follow.
+    """
 
     tokens: list[str]
     logprobs: list[float | None]
-    tops: list[dict[str, float]]
+    tops: list[Told]
+    said: str
 
 
 async def answer(arm: ServerArm, texts: Sequence[tuple[str, str]]) -> Answer:
@@ -77,7 +87,7 @@ async def _way(client: Client, model: str) -> tuple[str, Way]:
     reasons = []
     for name, way in WAYS.items():
         try:
-            await _scores(client, model, way, *PROBE)
+            await _tried(client, model, way)
         except (UntoldError, RequestError) as error:
             reasons.append(f"{name}: {_said(error)}")
         else:
@@ -85,6 +95,33 @@ async def _way(client: Client, model: str) -> tuple[str, Way]:
     raise UntoldError(
         f"{client.base_url} tells no log-probabilities of prompts ({'; '.join(reasons)})"
     )
+
+
+async def _tried(client: Client, model: str, way: Way) -> None:
+    """See that figures stand in their places.
+
+    What is told must be of the text after the prompt, and the likeliest token there the one that
+    the server chooses.
+
+    llama-cpp-python's server tells of each token how likely it were after itself, where a prompt
+    begins with no BOS (its issue 1983): it looks like scores and says nothing.
+
+    Raises:
+        UntoldError: they do not, or nothing usable is told.
+        RequestError: nothing usable came.
+    """
+    prompt, completion = PROBE
+    before, whole = await way(client, model, prompt), await way(client, model, prompt + completion)
+    found = "".join(_following(before, whole).tokens)
+    if found.replace("\u2581", " ").strip() != completion.strip():
+        raise UntoldError(f"figures of other places: of {found!r}, and {completion!r} was scored")
+    told = _numbers(whole.tops[len(before.tokens)])
+    likely = max(told.values(), default=0.0) - NEAR
+    if before.said.strip() not in {name.strip() for name in told if told[name] >= likely}:
+        raise UntoldError(
+            f"figures of other places: after {prompt!r} it says {before.said!r}, which is not the "
+            "likeliest that it lists there"
+        )
 
 
 async def _scores(client: Client, model: str, way: Way, prompt: str, completion: str) -> Scores:
@@ -95,6 +132,15 @@ async def _scores(client: Client, model: str, way: Way, prompt: str, completion:
         RequestError: nothing usable came.
     """
     whole, before = await way(client, model, prompt + completion), await way(client, model, prompt)
+    return _following(before, whole)
+
+
+def _following(before: Prompt, whole: Prompt) -> Scores:
+    """The scores of what a whole text has after its prompt.
+
+    Raises:
+        UntoldError: it has nothing there, or something else than scores.
+    """
     count = len(whole.tokens)
     if not count == len(whole.logprobs) == len(whole.tops):
         raise UntoldError(f"tells of {len(whole.logprobs)} tokens where there are {count}")
@@ -107,12 +153,30 @@ async def _scores(client: Client, model: str, way: Way, prompt: str, completion:
     logprobs = np.array(whole.logprobs[start:], dtype=np.float64)
     if (logprobs > 1e-6).any() or not logprobs.any():
         raise UntoldError("figures that are no log-probabilities")
-    tops = tuple(
-        {**top, token: float(logprob)}
-        for top, token, logprob in zip(whole.tops[start:], tokens, logprobs, strict=True)
+    own = [{token: float(logprob)} for token, logprob in zip(tokens, logprobs, strict=True)]
+    tops = whole.tops[start:]
+    return Scores(
+        tokens,
+        logprobs,
+        tuple(_likeliest(_numbers(top) | mine) for top, mine in zip(tops, own, strict=True)),
+        tuple(_distinct(top) | mine for top, mine in zip(tops, own, strict=True)),
     )
-    best = tuple(_likeliest(top) for top in tops)
-    return Scores(tokens, logprobs, best, tops)
+
+
+def _numbers(told: Told) -> dict[str, float]:
+    """Tokens with a log-probability; of several of one name the likeliest."""
+    known = [(token, logprob) for token, logprob in told if logprob is not None]
+    return dict(sorted(known, key=lambda each: each[1]))
+
+
+def _distinct(told: Told) -> dict[str, float]:
+    """Those that can be told apart by their text, as parts of a character cannot."""
+    names = [token for token, _ in told]
+    return {
+        token: logprob
+        for token, logprob in _numbers(told).items()
+        if token and "\ufffd" not in token and names.count(token) == 1
+    }
 
 
 def _likeliest(top: Mapping[str, float]) -> str:
@@ -139,6 +203,7 @@ class Ranked(msgspec.Struct):
 class VllmChoice(msgspec.Struct):
     """`prompt_logprobs`: for each token a map by token id, the prompt's own first."""
 
+    text: str
     prompt_logprobs: list[dict[str, Ranked] | None] | None = None
 
 
@@ -155,28 +220,30 @@ async def vllm(client: Client, model: str, text: str) -> Prompt:
     told = found.choices[0].prompt_logprobs if found.choices else None
     if told is None:
         raise UntoldError("ignored")
-    places = [
+    tops: list[Told] = [
         [(each.decoded_token or key, each.logprob) for key, each in (place or {}).items()]
         for place in told
     ]
-    own = [place[0] if place else ("", None) for place in places]
-    return Prompt([name for name, _ in own], [value for _, value in own], list(map(dict, places)))
+    own = [place[0] if place else ("", None) for place in tops]
+    tokens, logprobs = [token for token, _ in own], [logprob for _, logprob in own]
+    return Prompt(tokens, logprobs, tops, found.choices[0].text)
 
 
-Told = tuple[float | None, int, str | None]
+Input = tuple[float | None, int, str | None]
 """A token as SGLang tells of it: log-probability, id, text."""
 
 
 class Meta(msgspec.Struct):
     """What SGLang says beside its answer."""
 
-    input_token_logprobs: list[Told] | None = None
-    input_top_logprobs: list[list[Told] | None] | None = None
+    input_token_logprobs: list[Input] | None = None
+    input_top_logprobs: list[list[Input] | None] | None = None
 
 
 class Sglang(msgspec.Struct):
     """An answer of SGLang's own API."""
 
+    text: str
     meta_info: Meta
 
 
@@ -191,17 +258,15 @@ async def sglang(client: Client, model: str, text: str) -> Prompt:  # noqa: ARG0
         "return_text_in_logprobs": True,
         "stream": False,
     }
-    meta = (await _post(client, "../generate", asked, Sglang)).meta_info
-    told, tops = meta.input_token_logprobs, meta.input_top_logprobs
+    found = await _post(client, "../generate", asked, Sglang)
+    told, tops = found.meta_info.input_token_logprobs, found.meta_info.input_top_logprobs
     if told is None or tops is None:
         raise UntoldError("ignored")
     return Prompt(
         [text or str(number) for _, number, text in told],
         [logprob for logprob, _, _ in told],
-        [
-            {text or str(number): value for value, number, text in top or () if value is not None}
-            for top in tops
-        ],
+        [[(text or str(number), value) for value, number, text in top or ()] for top in tops],
+        found.text,
     )
 
 
@@ -242,9 +307,9 @@ async def echo(client: Client, model: str, text: str) -> Prompt:
             f"{len(told.token_logprobs)} log-probabilities of {len(told.tokens)} tokens"
         )
     count = len(told.tokens) - found.usage.completion_tokens
-    return Prompt(
-        told.tokens[:count], told.token_logprobs[:count], [top or {} for top in tops[:count]]
-    )
+    listed: list[Told] = [list((top or {}).items()) for top in tops[:count]]
+    said = found.choices[0].text[len(text) :]
+    return Prompt(told.tokens[:count], told.token_logprobs[:count], listed, said)
 
 
 Way = Callable[["Client", str, str], Awaitable[Prompt]]

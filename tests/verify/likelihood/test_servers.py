@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from tests.verify.evals.sums import write_suite
+from verify.likelihood.servers import PROBE, Prompt, _following
 
 WORD = re.compile(r"\s*\S+")
 SPREAD = (0.5, 0.2, 0.1, 0.08, 0.07)
@@ -28,6 +29,11 @@ def tops(text, shift):
     return lists
 
 
+def follows(text):
+    """What a server lets follow: the probe's answer, as it scores that the likeliest."""
+    return " Paris." if text == PROBE[0] else " x"
+
+
 def generated(text):
     return {"text": text, "index": 0, "finish_reason": "length"}
 
@@ -38,7 +44,7 @@ def vllm(body, shift=0.0):
         {str(id_): {"logprob": v, "rank": 1, "decoded_token": t} for id_, (t, v) in enumerate(top)}
         for top in lists
     ]
-    choice = generated(" x") | (
+    choice = generated(follows(body["prompt"])) | (
         {"prompt_logprobs": [None, *said]} if body.get("prompt_logprobs") else {}
     )
     return {"model": "tiny", "choices": [choice], "usage": usage(body["prompt"])}
@@ -56,9 +62,22 @@ def echo(body, shift=0.0):
     }
     return {
         "model": "tiny",
-        "choices": [generated(text + " x") | {"logprobs": told}],
+        "choices": [generated(text + follows(text)) | {"logprobs": told}],
         "usage": usage(text),
     }
+
+
+def misplaced(body):
+    """As llama-cpp-python's server where prompts begin with no BOS: of each token how likely it
+    were after itself, and nothing of what is generated."""
+    answer = echo(body)
+    told = answer["choices"][0]["logprobs"]
+    later = [*told["top_logprobs"][1:-1], {follows(body["prompt"]): -0.5}]
+    told["top_logprobs"] = [None, *({**top, own: -9.0} for top, own in
+                                    zip(later[1:], told["tokens"][1:-1], strict=True))]  # fmt: skip
+    told["token_logprobs"] = [None, *[-9.0] * (len(later) - 1)]
+    told["tokens"] = told["tokens"][:-1]
+    return answer
 
 
 def ignores(body, **_):
@@ -76,7 +95,7 @@ def sglang(shift=0.0):
         own = [[None, 0, tokens(body["text"])[0]], *([top[0][1], 7, top[0][0]] for top in lists)]
         listed = [[[value, 7, token] for token, value in top] for top in lists]
         meta = {"input_token_logprobs": own, "input_top_logprobs": [None, *listed]}
-        return {"text": " x", "meta_info": {**meta, "prompt_tokens": len(own)}}
+        return {"text": follows(body["text"]), "meta_info": {**meta, "prompt_tokens": len(own)}}
 
     return page
 
@@ -153,7 +172,12 @@ def ignores_all(body, _number):
         (changed(echo, lambda t: re.sub(r'"token_logprobs": \[.*?\]', lambda m: re.sub(
             r"-[\d.e-]+", "null", m[0]), t)), "null in the place of a log-probability"),
         (changed(echo, lambda t: re.sub(r'"token_logprobs": \[null, ', '"token_logprobs": [', t)),
-         "6 log-probabilities of 7 tokens"),
+         "5 log-probabilities of 6 tokens"),
+        (lambda body, _number: misplaced(body),
+         "figures of other places: of ' is', and ' Paris.' was scored"),
+        (lambda body, _number: vllm(body) | {"choices": [
+            vllm(body)["choices"][0] | {"text": " Rome"}]},
+         "after 'The capital of France is' it says ' Rome', which is not the likeliest"),
     ],
 )  # fmt: skip
 def test_a_server_that_does_not_tell_is_named(scored, pr, words):
@@ -206,3 +230,13 @@ def test_worked_solutions_follow_their_prompts_as_in_the_examples(scored, here):
     assert len(whole) == 6  # base scores each twice
     for text in whole:
         assert re.search(r"Question: What is (\d+) \+ \1\?\nAnswer: \1\+\1=\d+\n#### \d+$", text)
+
+
+def test_tokens_that_cannot_be_told_apart_by_their_text_are_no_outcomes_of_their_own():
+    named = [("a", -1.0), (" b", -2.0)]
+    nameless = [("\ufffd", -0.5), ("\ufffd", -3.0), ("", -2.5), ("c", -4.0), ("c", -5.0)]
+    before = Prompt(["x"], [None], [[]], "a")
+    whole = Prompt(["x", " b", "\ufffd"], [None, -2.0, -3.0], [[], named + nameless, nameless], "y")
+    found = _following(before, whole)
+    assert found.spread == ({"a": -1.0, " b": -2.0}, {"\ufffd": -3.0})
+    assert found.best == ("\ufffd", "\ufffd")  # by which agreement is judged: as it was told
