@@ -65,13 +65,17 @@ def test_a_page_without_a_place_for_it_is_told(tmp_path):
         )  # fmt: skip
 
 
-def test_the_example_for_four_gpus_is_read(tmp_path):
-    (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
-    (tmp_path / "verify.toml").write_text(example)
-    arms = read(tmp_path / "verify.toml").arms
-    assert list(arms) == ["base", "pr"]
-    for arm in arms.values():
-        assert arm.launch[arm.launch.index("--tp") + 1] == "4"
+def test_the_examples_are_read(tmp_path):
+    cpu, gpus = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    for example, option, value in (
+        (cpu, "--flash-attention", {"on", "off"}),
+        (gpus, "--tp", {"4"}),
+    ):
+        (tmp_path / "verify.toml").write_text(example)
+        arms = read(tmp_path / "verify.toml").arms
+        assert list(arms) == ["base", "pr"]
+        launches = [arm.launch for arm in arms.values()]
+        assert {words[words.index(option) + 1] for words in launches} == value
 
 
 def test_the_page_names_every_option():
