@@ -69,13 +69,7 @@ def of_run(
         arms = _common(arms)
     pairs = pair(*arms, names)
     judged = scores(suite, pairs, margin=margin, floor=floor)
-    seen = {*arms[0].items, *arms[1].items}
-    unseen = [item for item in asking.items if item not in seen]
-    lacking = (
-        (f"neither arm has {len(unseen):,} of {len(asking.items):,} items (first {unseen[0]!r})",)
-        if unseen and not stopped
-        else ()
-    )
+    lacking = () if stopped else _lacking(asking.items, arms)
     rows = {item: row for row, item in enumerate(pairs.items.taken(np.flatnonzero(pairs.usable)))}
     return pairs, replace(
         judged,
@@ -85,6 +79,15 @@ def of_run(
         certify=asking.certify,
         starts=_every_repeat(judged) if asking.fresh else judged.starts,
     )
+
+
+def _lacking(items: Sequence[str], arms: tuple[Columns, Columns]) -> tuple[str, ...]:
+    """A line on what should have been asked and neither arm has."""
+    seen = {*arms[0].items, *arms[1].items}
+    unseen = [item for item in items if item not in seen]
+    if not unseen:
+        return ()
+    return (f"neither arm has {len(unseen):,} of {len(items):,} items (first {unseen[0]!r})",)
 
 
 def _every_repeat(judged: SuiteScores) -> tuple[range, range]:
