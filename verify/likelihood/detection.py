@@ -14,12 +14,13 @@ from evals.grading import grade
 from evals.mini.engine import Engine
 from evals.suite import load
 from kernel.dispatch import Dispatcher
-from verify import cases, harness, inputs
+from verify import harness, inputs
 from verify.compare import judge as judged
 from verify.faults.catalogue import CATALOGUE
 from verify.faults.honest import VARIANTS, Honest
 from verify.faults.model import KEPT_CLAIMS
 from verify.faults.record import Fault
+from verify.faults.score import Task, asked
 from verify.likelihood import embedded
 from verify.likelihood.judging import judge
 from verify.likelihood.scores import pair
@@ -142,10 +143,10 @@ def chosen(words: Sequence[str]) -> list[Job]:
 
 def detect_all(jobs: Sequence[Job], workers: int) -> Iterator[Seen]:
     """What notices each kernel, as they come."""
-    asked = [(job, way) for job in jobs for way in WAYS]
+    each_way = [(job, way) for job in jobs for way in WAYS]
     found: dict[Job, dict[str, Any]] = {}
-    with Pool(start, min(workers, len(asked)), _limit_s) as pool:
-        for (job, way), answer in pool.answers(asked):
+    with Pool(start, min(workers, len(each_way)), _limit_s) as pool:
+        for (job, way), answer in pool.answers(each_way):
             mine = found.setdefault(job, {})
             mine[way] = _ended(way, answer.reason) if isinstance(answer, Lost) else answer
             if len(mine) == len(WAYS):
@@ -185,9 +186,9 @@ def detect(job: Job, way: str) -> Any:
 
 @cache
 def _grid() -> tuple[Case, ...]:
-    """One case of each kind first, the kernel's own shape last."""
-    grid = cases.grid(KernelSpec(), "quick", "reduced")
-    return tuple(sorted(grid, key=lambda case: (_whole(case), case.draw, case.k)))
+    """What `verify.faults run` asks a fault."""
+    task = Task("fault", "", "ours", KernelSpec(claims=KEPT_CLAIMS), "quick", 0)
+    return tuple(asked(task))
 
 
 def _whole(case: Case) -> bool:

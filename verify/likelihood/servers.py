@@ -153,13 +153,13 @@ def _following(before: Prompt, whole: Prompt) -> Scores:
     logprobs = np.array(whole.logprobs[start:], dtype=np.float64)
     if (logprobs > 1e-6).any() or not logprobs.any():
         raise UntoldError("figures that are no log-probabilities")
-    own = [{token: float(logprob)} for token, logprob in zip(tokens, logprobs, strict=True)]
+    own = [(token, float(logprob)) for token, logprob in zip(tokens, logprobs, strict=True)]
     tops = whole.tops[start:]
     return Scores(
         tokens,
         logprobs,
-        tuple(_likeliest(_numbers(top) | mine) for top, mine in zip(tops, own, strict=True)),
-        tuple(_distinct(top) | mine for top, mine in zip(tops, own, strict=True)),
+        tuple(_likeliest(_numbers([*top, mine])) for top, mine in zip(tops, own, strict=True)),
+        tuple(_distinct(top) | dict([mine]) for top, mine in zip(tops, own, strict=True)),
     )
 
 

@@ -22,8 +22,8 @@ def small(monkeypatch):
     """Little of everything."""
     for name, size in {"CASES": 8, "TEXTS": 8, "QUESTIONS": 12, "BATCH": 12}.items():
         monkeypatch.setattr(detection, name, size)
-    whole = detection.cases.grid
-    monkeypatch.setattr(detection.cases, "grid", lambda *words: whole(*words)[:16])
+    whole = detection.asked
+    monkeypatch.setattr(detection, "asked", lambda task: whole(task)[:16])
     for cached in CACHED:
         cached.cache_clear()
     threads = torch.get_num_threads()
@@ -119,6 +119,11 @@ def test_only_a_kernel_that_never_comes_back_is_given_up_early():
     limits = {name: detection._limit_s((Job("fault", name), "layers")) for name in CATALOGUE}
     early = {name for name, limit in limits.items() if limit == detection.KILLED_S}
     assert early == {"aborts", "exits_in_silence", "hangs"}
+
+
+def test_the_cases_refuse_what_the_kernel_should():
+    detection._grid.cache_clear()
+    assert "refuse" in {case.probe for case in detection._grid()}
 
 
 def test_every_kernel_has_a_row():
