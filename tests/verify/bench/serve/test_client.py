@@ -52,6 +52,20 @@ def test_each_byte_has_the_time_of_the_piece_that_brought_it(data):
     assert told == [sum(place >= cut for cut in cuts) for place in places]
 
 
+def test_times_of_one_body_are_never_taken_for_those_of_another_at_its_place_in_memory():
+    async def marks_of_each():
+        marks = {}
+        protocol = client._Timed(asyncio.get_running_loop(), marks)
+        protocol.set_response_params()
+        found = []
+        for _ in range(50):  # nobody asks for the times of most bodies, as of pages
+            protocol.data_received(SECOND)
+            found.append(len(marks[id((await protocol.read())[1])]))
+        return found
+
+    assert asyncio.run(marks_of_each()) == [1] * 50
+
+
 def test_delay_is_measured_on_every_event():
     found = asyncio.run(delay.measure(2))
     assert (found.streams, found.events) == (2, 500)
