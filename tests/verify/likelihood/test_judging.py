@@ -1,9 +1,12 @@
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
+from verify.evals.score import SERVER_MARGIN
 from verify.likelihood.judging import Mean, Noise, judge, verdict_of
 from verify.likelihood.scores import Divergence, Pair
 from verify.likelihood.texts import Text, Texts
@@ -98,8 +101,34 @@ def test_what_would_settle_it_grows_as_the_room_shrinks():
     assert enough.verdict == "pass"
 
 
-def test_false_alarms_and_power_of_resampled_runs():
-    # the spread of harmless changes of a real model: 0.011 nats by text, tails heavier than normal
+HARMLESS = json.loads((Path(__file__).parent / "harmless.json").read_text())["pairs"]
+
+
+def resampled(seen, items, shift, rng):
+    """A run of `items` of the texts seen, with replacement; PR's loss is `shift` greater."""
+    drawn = [seen[n] for n in rng.integers(len(seen), size=items)]
+    return [
+        Pair(f"q{n}", 100, (base, pr + shift), kl, 1.0, None)
+        for n, (base, pr, kl) in enumerate(drawn)
+    ]
+
+
+@pytest.mark.parametrize("items", [30])
+@pytest.mark.parametrize("seen", HARMLESS.values(), ids=HARMLESS)
+def test_false_alarms_and_power_of_resampled_runs(seen, items):
+    rng, nothing = np.random.default_rng(3), pairs([0.0] * items)
+    fails = {0.0: 0, 0.02: 0}
+    for shift in fails:
+        for _ in range(1000):
+            run = resampled(seen, items, shift, rng)
+            found = judge(texts(items), run, nothing, margin=SERVER_MARGIN, kl_is_bound=True)
+            fails[shift] += found.verdict == "fail"
+    assert fails[0.0] <= 10
+    assert fails[0.02] >= 950
+
+
+def test_false_alarms_and_power_where_the_tails_are_heavy():
+    # as wide as harmless changes of a real model, 0.011 nats by text, and 0.002 off
     rng = np.random.default_rng(3)
     seen = rng.standard_t(4, 400) * 0.011 / np.sqrt(2)
     shifts = {0.002: 0, 0.02: 0}
