@@ -102,7 +102,7 @@ _REUSED_ROWS = (4, 17, 1, 16)
 
 
 def reuse(candidate: Candidate, inputs: Given) -> Outcome:
-    """All on one allocation: other T, other contents, a NaN, and at last the first again."""
+    """All on one allocation: other T, one thing other at a time, and at last the first again."""
     return _one_after_another(candidate, inputs, _problems(inputs, _REUSED_ROWS))
 
 
@@ -148,8 +148,8 @@ def _problems(inputs: Given, counts: tuple[int, ...]) -> Iterator[tuple[Given, T
         if count <= inputs.rows:
             rows = (3 + 5 * everything[:count]) % inputs.rows
             yield inputs.take(rows), rows
-    yield inputs.reweighted(), None
-    yield inputs.with_a_nan(), None
+    for variant in inputs.variants():
+        yield variant, None
     yield inputs, everything
 
 

@@ -103,11 +103,8 @@ class Given(Protocol):
     def take(self, rows: Tensor) -> Given:
         """The same problem for some of the rows."""
 
-    def with_a_nan(self) -> Given:
-        """The same with a NaN in the first row."""
-
-    def reweighted(self) -> Given:
-        """The same with other weights."""
+    def variants(self) -> Iterator[Given]:
+        """The same but for one thing each: what a kernel may think that it has seen before."""
 
     def malformed(self) -> Iterator[Malformed]:
         """Calls that must be refused."""

@@ -96,23 +96,57 @@ def test_right_kernel_passes_every_probe(probe, axes):
     assert checks(STRICT, probe, **axes) == set()
 
 
-def test_one_allocation_serves_other_sizes_contents_and_a_nan():
-    sizes, places, values = [], set(), []
+NAMES = ("x", "weight", "cos_sin", "positions")
 
-    def spy(x, weight, cos_sin, positions, **_):
-        sizes.append(len(x))
-        places.add((x.data_ptr(), weight.data_ptr(), cos_sin.data_ptr(), positions.data_ptr()))
-        values.append((weight[0, 0].clone(), bool(x.isnan().any())))
+
+def test_one_allocation_serves_other_sizes_and_contents_one_at_a_time():
+    seen, places = [], set()
+
+    def spy(*arguments, **_):
+        places.add(tuple(argument.data_ptr() for argument in arguments))
+        seen.append([argument.clone() for argument in arguments])
 
     given = inputs.make(case_of("reuse"))
     outcome = harness.run(kernel(spy), given)
-    assert sizes[::2] == [20, 20, 4, 17, 1, 16, 20, 20, 20]
+    seen = seen[::2]  # one of two forms
+    assert [len(x) for x, *_ in seen] == [20, 20, 4, 17, 1, 16, *[20] * 7]
     assert len(places) == 1
-    assert not torch.equal(values[0][0], values[12][0])
-    assert [nan for _, nan in values[::2]] == [False] * 7 + [True, False]
+    changed = [
+        tuple(
+            n for n, one, two in zip(NAMES, seen[0], now, strict=True) if not torch.equal(one, two)
+        )
+        for now in seen[6:]
+    ]
+    assert changed == [("weight",), ("positions",), ("cos_sin",), ("x",), ("x",), ("x",), ()]
+    assert [bool(x.isnan().any()) for x, *_ in seen] == [*[False] * 10, True, False, False]
+    assert [int(x.isinf().flatten(1).any(1).sum()) for x, *_ in seen] == [*[0] * 11, 1, 0]
+    assert len(seen[9][0].unique(dim=0)) == 1
     first, *_, last = outcome.steps
     assert last.inputs is first.inputs
     assert {a.poison for a in first.launches}.isdisjoint({a.poison for a in last.launches})
+
+
+@pytest.mark.parametrize("forgotten", NAMES)
+def test_a_result_that_is_kept_whatever_one_argument_holds_is_found(forgotten):
+    """Nothing that is looked up by what the other three hold can pass."""
+    kept = {}
+
+    def looked_up(*arguments, head_dim, **outputs):
+        shapes = [(name, tensor.shape) for name, tensor in outputs.items()]
+        contents = [
+            tensor.contiguous().view(torch.uint8).numpy().tobytes()
+            for name, tensor in zip(NAMES, arguments, strict=True)
+            if name != forgotten
+        ]
+        key = (*contents, *shapes)
+        if key not in kept:
+            honest.plain(*arguments, head_dim=head_dim, **outputs)
+            kept[key] = {name: tensor.clone() for name, tensor in outputs.items()}
+        for name, tensor in outputs.items():
+            tensor.copy_(kept[key][name])
+
+    assert checks(looked_up, "forms") == set()
+    assert "interval" in checks(looked_up, "reuse")
 
 
 @pytest.mark.parametrize("name", ["x", "weight", "cos_sin", "positions"])

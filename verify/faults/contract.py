@@ -232,3 +232,17 @@ def written_to_a_copy(model: Model) -> None:
     }
     model.call = Call(call.x, call.weight, call.cos_sin, call.positions, call.head_dim, **copies)
     Model.launch(model)
+
+
+@fault(CONTRACT, "launch", "inputs")
+def random_numbers_seeded(model: Model) -> None:
+    """Seeds torch's generator, so that whatever samples next repeats itself."""
+    torch.manual_seed(0)
+    Model.launch(model)
+
+
+@fault(CONTRACT, "launch", "inputs")
+def precision_of_others_changed(model: Model) -> None:
+    """Leaves TF32 switched on for every product that follows."""
+    torch.set_float32_matmul_precision("high")
+    Model.launch(model)

@@ -63,6 +63,22 @@ def two_row_strides_known(model: Model) -> Tensor:
 
 
 @fault(MEMORY, "read_x", "interval")
+def row_stride_in_whole_heads(model: Model) -> Tensor:
+    """Counts the row stride of x in heads, and drops what is left over."""
+    x, head = model.call.x, model.call.head_dim
+    stride = max(x.stride(0) // head * head, x.shape[1] * x.shape[2])
+    return x.as_strided(x.shape, (stride, *x.stride()[1:]))
+
+
+@fault(MEMORY, "read_x", "interval")
+def x_aligned_to_128_bytes(model: Model) -> Tensor:
+    """Rounds the address of x down to 128 bytes, as a bulk copy asks."""
+    x = model.call.x
+    before = x.data_ptr() % 128 // x.element_size()
+    return x.as_strided(x.shape, x.stride(), max(x.storage_offset() - before, 0))
+
+
+@fault(MEMORY, "read_x", "interval")
 def row_offset_int32_elements(model: Model) -> Tensor:
     """Counts the elements of x in 32 signed bits."""
     return narrowed(model, 2**31)

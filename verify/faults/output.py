@@ -84,6 +84,12 @@ def subnormal_output_flushed(model: Model, total: Tensor) -> Tensor:
     return total.masked_fill(total.abs() < 2.0**-126, 0).bfloat16()
 
 
+@fault(OUTPUT, "round", "exact")
+def sign_of_zero_lost(model: Model, total: Tensor) -> Tensor:
+    """Adds a bias of zero: -0 becomes +0."""
+    return Model.round(model, total) + 0.0
+
+
 @fault(OUTPUT, "round", "interval")
 def output_saturates(model: Model, total: Tensor) -> Tensor:
     """Stores the largest finite value where the sum overflowed."""

@@ -174,6 +174,49 @@ def nan_inputs_zeroed(model: Model, x: Tensor, weight: Tensor) -> Tensor:
     return Model.multiply(model, x.masked_fill(x.isnan(), 0), weight)
 
 
+@fault(PRODUCT, "multiply", "interval")
+def infinite_inputs_zeroed(model: Model, x: Tensor, weight: Tensor) -> Tensor:
+    """Hides Inf likewise."""
+    return Model.multiply(model, x.masked_fill(x.isinf(), 0), weight)
+
+
+@fault(PRODUCT, "multiply", "interval")
+def infinite_inputs_clamped(model: Model, x: Tensor, weight: Tensor) -> Tensor:
+    """Takes Inf for the largest finite value."""
+    return Model.multiply(model, x.clamp(-3.3895314e38, 3.3895314e38), weight)
+
+
+@fault(PRODUCT, "multiply", "interval")
+def sign_of_infinity_lost(model: Model, x: Tensor, weight: Tensor) -> Tensor:
+    """Takes -Inf for Inf."""
+    return Model.multiply(model, x.masked_fill(x.isinf(), torch.inf), weight)
+
+
+@fault(PRODUCT, "multiply", "interval")
+def weights_of_zero_skipped(model: Model, x: Tensor, weight: Tensor) -> Tensor:
+    """Leaves out what a zero weight would multiply, NaN included."""
+    clean = torch.where(x.isfinite(), x, 0)
+    of_clean, of_all = Model.multiply(model, clean, weight), Model.multiply(model, x, weight)
+    return torch.where((weight == 0).any(2), of_clean, of_all)
+
+
+@fault(PRODUCT, "round", "interval")
+def row_after_an_infinite_one_zeroed(model: Model, total: Tensor) -> Tensor:
+    """Clears the token after one that holds Inf."""
+    y = Model.round(model, total)
+    after = model.call.x.isinf().flatten(1).any(1).roll(1, 0)
+    after[0] = False
+    return y.masked_fill(after[:, None], 0)
+
+
+@fault(PRODUCT, "round", "interval")
+def equal_rows_share_a_result(model: Model, total: Tensor) -> Tensor:
+    """Computes rows of equal x once, whatever their positions."""
+    _, same = torch.unique(model.call.x.flatten(1).view(torch.int16), dim=0, return_inverse=True)
+    first = torch.stack([(same == same[row]).int().argmax() for row in range(len(same))])
+    return Model.round(model, total)[first]
+
+
 @fault(PRODUCT, "add", "interval")
 def overflow_clamped(model: Model, partials: Tensor) -> Tensor:
     """Stops sums at the largest finite value instead of Inf."""
@@ -256,6 +299,22 @@ def accumulator_of_14_bits(model: Model, products: Tensor) -> Tensor:
     for step in range(products.shape[1]):
         partial = ((partial + products[:, step]).view(torch.int32) & ~0x3FF).view(torch.float32)
     return partial
+
+
+@fault(PRODUCT, "accumulate", "exact", step=64)
+def accumulator_of_20_bits(model: Model, products: Tensor) -> Tensor:
+    """Accumulates with 19 fraction bits."""
+    partial = torch.zeros_like(products[:, 0])
+    for step in range(products.shape[1]):
+        partial = ((partial + products[:, step]).view(torch.int32) & ~0xF).view(torch.float32)
+    return partial
+
+
+@fault(PRODUCT, "add", "interval")
+def partials_in_bf16_at_19(model: Model, partials: Tensor) -> Tensor:
+    """Has another plan for T = 19, which exchanges partial sums as BF16."""
+    at_19 = model.call.tokens == 19
+    return Model.add(model, partials.bfloat16().float() if at_19 else partials)
 
 
 # Order and time

@@ -181,6 +181,14 @@ def table_in_fp16(model: Model, positions: Tensor) -> Pair:
     return cos.half().float(), sin.half().float()
 
 
+@fault(ROPE, "read_table", "interval")
+def table_normalised(model: Model, positions: Tensor) -> Pair:
+    """Makes each pair of the table one of length 1: YaRN's factor is lost."""
+    cos, sin = Model.read_table(model, positions)
+    length = torch.hypot(cos, sin)
+    return cos / length, sin / length
+
+
 @fault(ROPE, "read_table", "interval", 14)
 def last_pair_previous_frequency(model: Model, positions: Tensor) -> Pair:
     """Turns the last pair by the frequency of the one before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import torch
@@ -87,6 +88,56 @@ def positions_of_first_launch(model: Model) -> Tensor:
     positions = kept(model, model.call.tokens, Model.read_positions(model).clone())
     rotated: Tensor = positions % model.call.cos_sin.shape[0]
     return rotated
+
+
+@fault(STATE, "rotate", "interval")
+def rotation_cached_by_address(model: Model, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Keeps the rows of the table that it gathered for the positions at an address."""
+    key = ("rows", model.call.positions.data_ptr(), cos.shape)
+    return Model.rotate(model, x, *kept(model, key, (cos.clone(), sin.clone())))
+
+
+def content(*tensors: Tensor) -> tuple[bytes, ...]:
+    """What stands in the tensors, wherever they lie."""
+    whole = (tensor.contiguous().view(torch.uint8).numpy().tobytes() for tensor in tensors)
+    return tuple(hashlib.sha256(each).digest() for each in whole)
+
+
+def looked_up(model: Model, key: object, total: Tensor) -> Tensor:
+    """The result of the first launch of this key."""
+    y: Tensor = kept(model, key, Model.round(model, total))
+    return y.clone()
+
+
+@fault(STATE, "round", "interval")
+def result_kept_by_x_and_weight(model: Model, total: Tensor) -> Tensor:
+    """Looks results up by the content of x and of the weight: the positions do not count."""
+    key = content(model.call.x, model.call.weight)
+    return looked_up(model, key, total)
+
+
+@fault(STATE, "round", "interval")
+def result_kept_for_every_table(model: Model, total: Tensor) -> Tensor:
+    """Looks results up by the content of all arguments but the table."""
+    key = content(model.call.x, model.call.weight, model.call.positions)
+    return looked_up(model, key, total)
+
+
+@fault(STATE, "round", "interval")
+def result_kept_for_every_weight(model: Model, total: Tensor) -> Tensor:
+    """Looks results up by the content of all arguments but the weight."""
+    key = content(model.call.x, model.call.cos_sin[model.call.positions.long()])
+    return looked_up(model, (*key, total.shape), total)
+
+
+@fault(STATE, "launch", "inputs")
+def previous_output_written_again(model: Model) -> None:
+    """Still writes to the output of the launch before."""
+    Model.launch(model)
+    before = model.memory.get("before")
+    if before is not None and before.shape == (model.call.tokens, model.call.columns):
+        before.zero_()
+    model.memory["before"] = model.call.out
 
 
 @fault(STATE, "round", "interval")

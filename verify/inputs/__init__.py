@@ -126,26 +126,27 @@ class Inputs:
         """The same problem for some of the rows, in this order."""
         return replace(self, x=self.x[rows], positions=self.positions[rows])
 
-    def with_a_nan(self) -> Inputs:
-        """The same with NaN in the first element of the first row."""
-        x = self.x.clone()
-        x[0, 0, 0] = torch.nan
-        return replace(self, x=x)
-
     def malformed(self) -> Iterator[Malformed]:
         """Calls that a kernel which claims `rejects` must refuse."""
         return malformed.malformed(self.rows, self.device)
 
-    def reweighted(self) -> Inputs:
-        """The same with another weight, and another table that keeps the rotation exact or none.
+    def variants(self) -> Iterator[Inputs]:
+        """The same but for one thing each, the rotation still exact, or none.
 
-        The weight of column n moves to column n + 1, so that a stale one is wrong everywhere. The
-        table turns half a turn further wherever positions do not say that it must not.
+        The weight of column n moves to column n + 1, so that a stale one is wrong everywhere;
+        every position takes another's place; the table turns half a turn further; one row stands
+        in every place, its positions not; an element is NaN; a whole row is Inf.
         """
-        moved = Weight(self.weight.bf16.roll(1, 1).contiguous())
-        if self.case.golden or self.table.mapped:
-            return replace(self, weight=moved)
-        return replace(self, weight=moved, table=Table(-self.table.cos_sin))
+        yield replace(self, weight=Weight(self.weight.bf16.roll(1, 1).contiguous()))
+        if bool((self.positions != self.positions[0]).any()):
+            yield replace(self, positions=self.positions.roll(1))
+        if not (self.case.golden or self.table.mapped):
+            yield replace(self, table=Table(-self.table.cos_sin))
+        yield replace(self, x=self.x[:1].expand_as(self.x))
+        for place, value in ((0, 0, 0), torch.nan), (self.rows // 2, torch.inf):
+            x = self.x.clone()
+            x[place] = value
+            yield replace(self, x=x)
 
 
 def make(case: Case, seed: int = 0, device: torch.device = _CPU) -> Inputs:

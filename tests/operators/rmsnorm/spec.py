@@ -97,13 +97,12 @@ class Inputs:
     def take(self, rows):
         return replace(self, x=self.x[rows])
 
-    def with_a_nan(self):
+    def variants(self):
+        yield replace(self, weight=-self.weight)
+        yield replace(self, x=self.x[:1].expand_as(self.x))
         x = self.x.clone()
         x[0, 0] = torch.nan
-        return replace(self, x=x)
-
-    def reweighted(self):
-        return replace(self, weight=-self.weight)
+        yield replace(self, x=x)
 
     def malformed(self):
         yield Malformed("x in FP32", lambda a, o: (a | {"x": a["x"].float()}, o))
