@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +18,7 @@ from verify.contracts import CONTRACTS, DEFAULT
 from verify.formats import BLOCK
 from verify.pool import Lost, Pool
 from verify.session import Measure, Pace
-from verify.show import LAYERS
+from verify.show import LAYERS, shown
 from verify.tally import Tally, floors
 
 if TYPE_CHECKING:
@@ -68,6 +68,18 @@ class Job:
             words.append(f"k_step={how.k_step},splits={how.splits},rounding={how.rounding}")
         return shlex.join(words)
 
+    @property
+    def whole(self) -> str:
+        """The command that runs all cases again."""
+        plain, spec = KernelSpec(), self.spec
+        words = [self.replay, "--budget", self.budget]
+        if (spec.groups, spec.rank, spec.k) != (plain.groups, plain.rank, plain.k):
+            words += ["--shape", f"{spec.groups},{spec.rank},{spec.k}"]
+        for name in ("head_dim", "rope_dim", "max_tokens"):
+            if getattr(spec, name) != getattr(plain, name):
+                words += [f"--{name.replace('_', '-')}", str(getattr(spec, name))]
+        return " ".join(words)
+
     def run(self, tally: Tally, console: Console) -> Pace | None:
         """Plan the cases, run them and count what they find."""
         progress = Progress(
@@ -109,6 +121,8 @@ class Job:
                 progress.update(bar, completed=tally.executed, description=wrong)
                 if self.fail_fast and tally.findings:
                     break
+        if not self.only:
+            self._ask_alone(tally)
         return pace if isinstance(pace, Pace) else None
 
     def start(self, number: int) -> Callable[[Case | Measure], Judgement | Pace]:
@@ -117,6 +131,27 @@ class Job:
         device = session.device_of(number)
         worker = session.Session(self.candidate, self.spec, self.seed, device, self.replay)
         return lambda job: worker.judge(job) if isinstance(job, Case) else worker.pace()
+
+    def _ask_alone(self, tally: Tally) -> None:
+        """Ask the case shown first of each layer again, in a process of its own.
+
+        Where it passes there, the command that repeats it would show nothing.
+        """
+        for layer in LAYERS:
+            first = next(shown(tally.findings, layer), None)
+            if first is None:
+                continue
+            pool = Pool[Case | Measure, Judgement | Pace](self.start, 1, lambda _: self.limit_s)
+            with pool:
+                _, answer = next(iter(pool.answers([Case.parse(first.case)])))
+            if isinstance(answer, Judgement) and not any(
+                (again.layer, again.check) == (layer, first.check) for again in answer.findings
+            ):
+                tally.findings[tally.findings.index(first)] = replace(
+                    first,
+                    message=f"{first.message}; asked alone it is right: launches before it matter",
+                    replay=self.whole,
+                )
 
     def _lost(self, case: Case, lost: Lost) -> Judgement:
         if case.mapped and (lost.hung or lost.killed):

@@ -187,6 +187,8 @@ def _serve(
             except EOFError:
                 return
             connection.send(("answer", answer(job)))
+    except KeyboardInterrupt:
+        os._exit(130)  # nobody sent a signal: what a candidate raises has no traceback to show
     except Exception:  # noqa: BLE001 - sent on, and raised in the parent
         connection.send(("raised", traceback.format_exc()))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from verify.cases import Case
@@ -30,8 +32,7 @@ def told(console: Console, tally: Tally, heading: Iterable[str]) -> None:
     for number, what in LAYERS.items():
         verdict = tally.layer(number)
         style = {"pass": "bold green", "fail": "bold red"}.get(verdict, "bold yellow")
-        mine = [finding for finding in tally.findings if finding.layer == number]
-        wrong = len({finding.case for finding in mine})
+        wrong = len({finding.case for finding in tally.findings if finding.layer == number})
         counts = [f"{tally.executed} cases"]
         if unjudged := tally.executed - tally.judged[number]:
             counts.append(f"{unjudged} without an output to judge")
@@ -41,7 +42,7 @@ def told(console: Console, tally: Tally, heading: Iterable[str]) -> None:
             f"layer {number}  [{style}]{verdict}[/]  {what}: {', '.join(counts)}; "
             + (_bound(tally) if number == 1 else _bytes(tally))
         )
-        for line in _findings(mine):
+        for line in _findings(tally.findings, number):
             console.print(line, markup=False)
     if tally.starved:
         console.print(
@@ -73,14 +74,20 @@ def _bytes(tally: Tally) -> str:
     return f"{len(tally.scale_bytes)} distinct scale bytes and {len(tally.codes)} codes asked for"
 
 
-def _findings(findings: Sequence[Finding]) -> Iterator[str]:
-    by_check: dict[str, list[Finding]] = {}
-    for finding in findings:
-        by_check.setdefault(finding.check, []).append(finding)
-    for check in sorted(by_check, key=list(CHECKS).index)[:_SHOWN_PER_LAYER]:
-        first = min(by_check[check], key=lambda f: Case.parse(f.case).rank)  # quickest to replay
-        others = len(by_check[check]) - 1
-        yield f"  {check}: {first.message}" + (f" (and in {others} more cases)" if others else "")
+def shown(findings: Sequence[Finding], layer: int) -> Iterator[Finding]:
+    """Of each check that found something in a layer, the finding that is quickest to replay."""
+    for check in CHECKS:
+        of_check = [f for f in findings if (f.check, f.layer) == (check, layer)]
+        if of_check:
+            yield min(of_check, key=lambda finding: Case.parse(finding.case).rank)
+
+
+def _findings(findings: Sequence[Finding], layer: int) -> Iterator[str]:
+    by_check = Counter(finding.check for finding in findings if finding.layer == layer)
+    for first in itertools.islice(shown(findings, layer), _SHOWN_PER_LAYER):
+        others = by_check[first.check] - 1
+        more = f" (and in {others} more cases)" if others else ""
+        yield f"  {first.check}: {first.message}{more}"
         for line in first.picture.splitlines():
             yield f"    {line}"
         yield f"    {first.replay}"

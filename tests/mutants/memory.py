@@ -43,6 +43,16 @@ def changes_from_call_to_call(x, weight, cos_sin, positions, *, out=None, **rest
         out[0, 0] = -out[0, 0] - 1
 
 
+def wrong_after_a_hundred_calls(x, weight, cos_sin, positions, *, out=None, **rest):
+    plain(x, weight, cos_sin, positions, out=out, **rest)
+    if next(_calls) > 100 and out is not None:
+        out[-1] = -out[-1] - 1
+
+
+def interrupts(*_, **__):
+    raise KeyboardInterrupt
+
+
 def ignores_the_offset(x, weight, cos_sin, positions, **rest):
     """Reads from the start of the row that x is a slice of."""
     columns = x.shape[1] * x.shape[2]

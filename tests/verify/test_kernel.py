@@ -68,6 +68,28 @@ def test_wrong_kernel_fails_on_its_layer_and_the_replay_shows_it_again(tmp_path)
     assert finding in json.loads(again.read_text())["findings"]
 
 
+def test_a_case_that_is_right_when_asked_alone_is_replayed_by_the_whole_run(tmp_path):
+    path = tmp_path / "result.json"
+    words = ("--candidate", "tests.mutants.memory:wrong_after_a_hundred_calls", "--seed", "5")
+    assert run(*words, "--json", str(path)).return_value is Verdict.FAIL
+    findings = json.loads(path.read_text())["findings"]
+    told = [f for f in findings if "asked alone it is right" in f["message"]]
+    assert len({finding["layer"] for finding in told}) == len(told) > 0
+    for finding in told:
+        replay = finding["replay"].split()
+        assert "--case" not in replay
+        assert replay[7:] == ["--budget", "quick", *SHAPE]
+    alone = run(*words, "--case", told[0]["case"], "--json", str(path), shape=[])
+    assert alone.return_value is Verdict.PASS
+
+
+def test_a_kernel_that_raises_what_a_keyboard_does_is_a_finding_without_a_traceback(capfd):
+    result = run("--candidate", "tests.mutants.memory:interrupts", "--fail-fast")
+    assert result.return_value is Verdict.FAIL
+    assert "the process ended with exit code 130" in result.output
+    assert "Traceback" not in result.output + "".join(capfd.readouterr())
+
+
 def test_a_kernel_that_needs_a_gpu_says_so_before_any_case(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     error = run("--candidate", "kernel:fused_cuda").exception

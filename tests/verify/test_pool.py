@@ -12,7 +12,7 @@ from verify.pool import Lost, Pool, WorkerError
 
 def test_lost_jobs_are_told_and_all_others_answered():
     jobs = [0, "exit", 1, "abort", 2, "hang", 3, 4]
-    with Pool(pool_jobs.start, 2, lambda _: 2.0) as pool:
+    with Pool(pool_jobs.start, 2, lambda job: 2.0 if job == "hang" else 60.0) as pool:
         answers = dict(pool.answers(jobs))
         assert {job for job, answer in answers.items() if not isinstance(answer, Lost)} == set(
             range(5)
