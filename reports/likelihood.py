@@ -12,6 +12,7 @@ import vl_convert
 from reports import text, words
 from reports.charts import Chart, inline
 from reports.layers import Layer
+from verify.likelihood.judging import Result  # noqa: TC001 - msgspec reads the annotations
 from verify.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from reports.text import Excerpt
+    from verify.likelihood.judging import Mean, Scored
+    from verify.likelihood.scores import Divergence
 
 FILE = "score.json"
 WORST = 8
@@ -30,73 +33,11 @@ ROW, MARK, LABEL = 72, 50, 18
 """Pixels of a row, and from its top to its marks and to its words."""
 
 
-class Mean(msgspec.Struct, frozen=True):
-    """A mean over texts, nats a token, and its interval if it has one."""
-
-    mean: float
-    interval: tuple[float, float] | None = None
-
-
-class Nll(msgspec.Struct, frozen=True):
-    """Negative log-likelihood of each arm, nats a token."""
-
-    base: float
-    pr: float
-
-
-class Noise(msgspec.Struct, frozen=True):
-    """Base against itself."""
-
-    difference: Mean
-    identical: bool
-
-
-class Divergence(msgspec.Struct, frozen=True):
-    """The first place at which greedy tokens differ."""
-
-    place: int
-    before: str
-    base: str
-    pr: str
-    gap: float | None = None
-
-
-class Scored(msgspec.Struct, frozen=True):
-    """One text."""
-
-    item: str
-    tokens: int
-    difference: float
-    kl: float
-    agreement: float
-    divergence: Divergence | None = None
-
-
-class Kind(msgspec.Struct, frozen=True):
-    """Texts that were judged together; differences are PR - base, nats a token."""
-
-    name: str
-    source: str
-    items: int
-    tokens: int
-    verdict: Verdict
-    reason: str
-    margin_nats: float
-    nll: Nll | None = None
-    difference: Mean | None = None
-    kl: Mean | None = None
-    kl_is_bound: bool = False
-    agreement: float | None = None
-    noise: Noise | None = None
-    redact: bool = False
-    scored: tuple[Scored, ...] = ()
-
-
 class Score(msgspec.Struct, frozen=True):
     """What `score.json` says."""
 
     verdict: Verdict
-    texts: tuple[Kind, ...]
+    texts: tuple[Result, ...]
 
 
 @dataclass(frozen=True)
@@ -189,7 +130,7 @@ def panel(score: Score) -> Panel:
     )
 
 
-def _cells(kind: Kind) -> tuple[str, ...]:
+def _cells(kind: Result) -> tuple[str, ...]:
     if kind.difference is None or kind.kl is None or kind.agreement is None or kind.noise is None:
         return (f"{kind.items:,}", *[words.NOT_KNOWN] * (len(COLUMNS) - 1))
     bound = "at least " if kind.kl_is_bound else ""
@@ -222,7 +163,7 @@ def size(value: float) -> str:
     return f"{value:.2g}".replace("e-", f"e{words.MINUS}")
 
 
-def _part(kind: Kind) -> Part:
+def _part(kind: Result) -> Part:
     parted = [each for each in kind.scored if each.divergence is not None]
     return Part(
         text.anchor("texts", kind.name),
@@ -249,7 +190,7 @@ def _worst(each: Scored, at: Divergence) -> Worst:
 # --- the chart -----------------------------------------------------------------------------------
 
 
-def distribution(kinds: Sequence[Kind]) -> Chart | None:
+def distribution(kinds: Sequence[Result]) -> Chart | None:
     """A tick for every text, with mean, interval and margin; None where nothing was scored."""
     shown = [kind for kind in kinds if kind.difference is not None]
     if not shown:
@@ -263,7 +204,7 @@ def distribution(kinds: Sequence[Kind]) -> Chart | None:
     return Chart(_drawn(shown, 900), _drawn(shown, 330), f"{described}.")
 
 
-def _drawn(kinds: Sequence[Kind], width: int) -> Markup:
+def _drawn(kinds: Sequence[Result], width: int) -> Markup:
     rows = [_row(kind, index) for index, kind in enumerate(kinds)]
     ticks = [
         {"x": each.difference, "y": index * ROW + MARK}
@@ -316,7 +257,7 @@ def _drawn(kinds: Sequence[Kind], width: int) -> Markup:
     return inline(vl_convert.vegalite_to_svg(chart.to_dict()))
 
 
-def _row(kind: Kind, index: int) -> dict[str, object]:
+def _row(kind: Result, index: int) -> dict[str, object]:
     assert kind.difference is not None
     mean = kind.difference.mean
     low, high = kind.difference.interval or (mean, mean)
