@@ -30,5 +30,5 @@ clean:  ## the environment and the caches, not the runs
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "installing into .venv (torch and the rest, a few minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --group test --group lint --editable ".[evals,report]"
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --group test --group lint --editable ".[evals,ray,report]"
 	@touch $@

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import urlsplit
@@ -88,8 +88,63 @@ class Arm(Protocol):
         """Let go of everything; also after a failed start."""
 
 
-class EmbeddedArm:
-    """The embedded model, WO-A by the chain or by a kernel behind the enabled dispatcher.
+class EmbeddedModel:
+    """What an arm says of the embedded model, WO-A by the chain or by a kernel, wherever it runs.
+
+    Args:
+        name: what the run calls the arm.
+        kernel: `module:function` behind the enabled dispatcher, or None for the chain alone.
+    """
+
+    answered_by: Literal["embedded", "server"] = "embedded"
+    fresh = False
+
+    def __init__(self, name: str, kernel: str | None) -> None:
+        self.name = name
+        self.kernel = kernel
+        self.ready: embedded.Ready | None = None
+        """What the model said once it was loaded."""
+        self.done = embedded.Done([], {})
+        """Calls of WO-A, as of the last batch that ended."""
+        self.broken: embedded.Broken | None = None
+        """Why it answers nothing any more."""
+        self._fused_in: dict[str, int] = {}
+
+    def _asked(self, suite: str, before: int) -> None:
+        """Note for a suite how often the fused path was taken, `before` calls being older."""
+        calls = self._fused_in.get(suite, 0)  # of earlier repeats
+        self._fused_in[suite] = calls + self.done.fused - before
+
+    def problems(self, suite: str) -> list[str]:
+        """That the kernel was never called, if so; of a broken arm its failures tell."""
+        if self.kernel is None or self.broken is not None or self._fused_in.get(suite, 0) > 0:
+            return []
+        reasons = ", ".join(f"{why} ({n} calls)" for why, n in self.done.reasons.items())
+        return [f"{self.name} never took the fused path: {reasons or 'it was never called'}"]
+
+    def fixed(self) -> dict[str, Any]:
+        """Kernel and model."""
+        ready = msgspec.structs.asdict(self.ready) if self.ready else {}
+        return {"wo_a": self.kernel or "kernel:chain", **ready}
+
+    def settings(self) -> dict[str, Any]:
+        """Kernel, device, and the dispatcher's counts by path and number of rows T."""
+        counts: dict[str, dict[str, int]] = {}
+        for path, rows, calls in self.done.counts:
+            counts.setdefault(path, {})[f"T={rows}"] = calls
+        return {
+            "kind": "embedded",
+            "fused_path": "enabled" if self.kernel else "off",
+            **self.fixed(),
+            "threads": 1,
+            "calls": {path: sum(by_rows.values()) for path, by_rows in counts.items()},
+            "calls_by_rows": counts,
+            "reasons": self.done.reasons,
+        }
+
+
+class EmbeddedArm(EmbeddedModel):
+    """The embedded model in a process of its own on this machine.
 
     Args:
         name: what the run calls the arm.
@@ -98,21 +153,13 @@ class EmbeddedArm:
         patience_s: seconds without a sign of life, a returning call of WO-A, until it has hung.
     """
 
-    answered_by: Literal["embedded", "server"] = "embedded"
-    fresh = False
-
     def __init__(
         self, name: str, kernel: str | None, log: Path, *, patience_s: float = 180.0
     ) -> None:
-        self.name = name
-        self.kernel = kernel
+        super().__init__(name, kernel)
         self._log = log
         self._patience_s = patience_s
         self._process: asyncio.subprocess.Process | None = None
-        self._ready: embedded.Ready | None = None
-        self._done = embedded.Done([], {})
-        self._fused_in: dict[str, int] = {}
-        self._broken: embedded.Broken | None = None
 
     async def start(self) -> None:
         """Start the process and load the model."""
@@ -143,7 +190,7 @@ class EmbeddedArm:
         if isinstance(message, embedded.Broken):
             raise UserError(one_line(message.message))
         assert isinstance(message, embedded.Ready)
-        self._ready = message
+        self.ready = message
 
     async def answers(
         self,
@@ -153,53 +200,32 @@ class EmbeddedArm:
         load: int | None = None,  # noqa: ARG002 - its batch is its own
     ) -> AsyncGenerator[tuple[int, Completion | Failure], None]:
         """Answers as rows of the batch finish; a kernel that raises leaves the rest unanswered."""
-        waiting = set(range(len(prompts)))
-        before = self._fused
-        await self._send(embedded.Job(list(prompts), spec.sampling.max_tokens))
+        before = self.done.fused
+        for part in embedded.batches(prompts):
+            job = embedded.Job([prompts[index] for index in part], spec.sampling.max_tokens)
+            async with aclosing(self._batch(job)) as batch:
+                async for place, answer in batch:
+                    yield part[place], answer
+        self._asked(spec.name, before)
+
+    async def _batch(
+        self, job: embedded.Job
+    ) -> AsyncGenerator[tuple[int, Completion | Failure], None]:
+        waiting = set(range(len(job.prompts)))
+        await self._send(job)
         while True:
             message = await self._receive()
             if isinstance(message, embedded.Answered):
                 waiting.remove(message.index)
                 yield message.index, Completion(message.text, message.truncated, message.tokens)
             elif isinstance(message, embedded.Done):
-                self._done = message
-                break
+                self.done = message
+                return
             else:
                 why = message.message if isinstance(message, embedded.Broken) else repr(message)
                 for index in sorted(waiting):
                     yield index, Failure("arm", one_line(why))
-                break
-        calls = self._fused_in.get(spec.name, 0)  # of earlier repeats
-        self._fused_in[spec.name] = calls + self._fused - before
-
-    def problems(self, suite: str) -> list[str]:
-        """That the kernel was never called, if so; of a broken arm its failures tell."""
-        if self.kernel is None or self._broken is not None or self._fused_in.get(suite, 0) > 0:
-            return []
-        reasons = ", ".join(f"{why} ({n} calls)" for why, n in self._done.reasons.items())
-        return [f"{self.name} never took the fused path: {reasons or 'it was never called'}"]
-
-    def fixed(self) -> dict[str, Any]:
-        """Kernel and model."""
-        ready = msgspec.structs.asdict(self._ready) if self._ready else {}
-        return {"wo_a": self.kernel or "kernel:chain", **ready}
-
-    def settings(self) -> dict[str, Any]:
-        """Kernel, device, and the dispatcher's counts by path and number of rows T."""
-        counts: dict[str, dict[str, int]] = {}
-        for path, rows, calls in self._done.counts:
-            counts.setdefault(path, {})[f"T={rows}"] = calls
-        ready = msgspec.structs.asdict(self._ready) if self._ready else {}
-        return {
-            "kind": "embedded",
-            "wo_a": self.kernel or "kernel:chain",
-            "fused_path": "enabled" if self.kernel else "off",
-            **ready,
-            "threads": 1,
-            "calls": {path: sum(by_rows.values()) for path, by_rows in counts.items()},
-            "calls_by_rows": counts,
-            "reasons": self._done.reasons,
-        }
+                return
 
     async def close(self) -> None:
         """Kill the process, and drop a log in which nothing was written."""
@@ -212,10 +238,6 @@ class EmbeddedArm:
         if self._log.exists() and not self._log.stat().st_size:
             self._log.unlink()
 
-    @property
-    def _fused(self) -> int:
-        return sum(calls for path, _, calls in self._done.counts if path == "fused")
-
     async def _send(self, message: embedded.Setup | embedded.Job) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
@@ -227,13 +249,13 @@ class EmbeddedArm:
         """The next message; once broken, always the same one."""
         assert self._process is not None
         assert self._process.stdout is not None
-        if self._broken is not None:
-            return self._broken
+        if self.broken is not None:
+            return self.broken
         message: embedded.Message = embedded.Alive()
         while isinstance(message, embedded.Alive):
             message = await self._next(self._process, self._process.stdout)
         if isinstance(message, embedded.Broken):
-            self._broken = message
+            self.broken = message
         return message
 
     async def _next(

@@ -7,20 +7,38 @@ may take its process with it.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import queue
 import threading
 import time
+from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import torch
 
     from kernel.dispatch import Decision, Dispatcher
+
+
+BATCH = 192
+"""Most questions that are answered together; no built-in suite asks more by default."""
+
+
+def batches(prompts: Sequence[str]) -> list[list[int]]:
+    """Indices of the questions that are answered together, the longest first.
+
+    A text may depend on what is answered beside it, for a kernel's rounding may depend on T. So
+    batches depend on the set of questions alone, not on its order or on who answers it.
+    """
+    order = sorted(range(len(prompts)), key=lambda index: (-len(prompts[index]), prompts[index]))
+    size = -(-len(order) // -(-len(order) // BATCH)) if order else 1
+    return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 class Setup(msgspec.Struct):
@@ -43,6 +61,8 @@ class Ready(msgspec.Struct, tag=True):
     device: str
     max_rows: int
     weights_sha256: str
+    kernel_sha256: str | None
+    """Of the file that the kernel stands in; None of the chain, or where there is none."""
 
 
 class Alive(msgspec.Struct, tag=True):
@@ -63,6 +83,21 @@ class Done(msgspec.Struct, tag=True):
 
     counts: list[tuple[str, int, int]]
     reasons: dict[str, int]
+
+    @property
+    def fused(self) -> int:
+        """Calls that took the fused path."""
+        return sum(calls for path, _, calls in self.counts if path == "fused")
+
+
+def together(done: Iterable[Done]) -> Done:
+    """The calls of several processes."""
+    counts: Counter[tuple[str, int]] = Counter()
+    reasons: Counter[str] = Counter()
+    for each in done:
+        counts.update({(path, rows): calls for path, rows, calls in each.counts})
+        reasons.update(each.reasons)
+    return Done([(*key, calls) for key, calls in sorted(counts.items())], dict(reasons))
 
 
 class Broken(msgspec.Struct, tag=True):
@@ -102,19 +137,25 @@ def _answer_all(setup: Setup, lines: Iterable[bytes], send: Callable[[Message], 
 
     torch.set_num_threads(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    if setup.kernel is None:
-        dispatcher = Dispatcher()
-    else:
-        dispatcher = Dispatcher(load(setup.kernel), enabled=True)
+    kernel = load(setup.kernel) if setup.kernel else None
+    dispatcher = Dispatcher(kernel, enabled=True) if kernel else Dispatcher()
     engine = Engine(_telling(dispatcher, send), device=device)
     weights = hashlib.sha256(model.WEIGHTS.read_bytes()).hexdigest()
-    send(Ready(device, engine.max_rows, weights))
+    send(Ready(device, engine.max_rows, weights, _source_sha256(kernel)))
     for line in lines:
         job = msgspec.json.decode(line, type=Job)
         for index, found in engine.generate(job.prompts, max_tokens=job.max_tokens):
             send(Answered(index, found.text, found.tokens, found.truncated))
         counts = [(path, rows, calls) for (path, rows), calls in sorted(dispatcher.counts.items())]
         send(Done(counts, dict(dispatcher.reasons)))
+
+
+def _source_sha256(kernel: Callable[..., object] | None) -> str | None:
+    try:
+        file = inspect.getsourcefile(inspect.unwrap(kernel)) if kernel else None
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
+    except (TypeError, ValueError, OSError):  # no function of Python's, or made by one
+        return None
 
 
 def _telling(dispatcher: Dispatcher, send: Callable[[Message], None]) -> Callable[..., Decision]:

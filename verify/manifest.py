@@ -34,6 +34,7 @@ PACKAGES = (
     "datasets",
     "math-verify",
     "msgspec",
+    "ray",
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,14 @@ import msgspec
 from evals.rows import SuiteError
 from evals.suite import load
 from verify.arms import EmbeddedArm
+from verify.cluster import Cluster, ClusterArm
 from verify.command import UserError
 from verify.evals.config import CONFIG, SuiteSpec, arm_specs, read, server_arm
 from verify.runner import Rules, Task
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from evals.suite import Questions, Spec, Suite
     from verify.arms import Arm
     from verify.evals.config import ArmSpec, Config
@@ -47,6 +51,7 @@ class Options:
     certificate: bool
     seed: int
     extend_capped: int | None
+    executor: str = "local"
 
     @property
     def rules(self) -> Rules:
@@ -77,16 +82,28 @@ class Plan:
     """Settings in which the arms may differ."""
     require_path: tuple[str, ...]
     """Paths that the PR arm must be seen to take."""
+    executor: str
+    """Where embedded models run: `local`, this machine, or `ray`, a cluster."""
 
     def arms(self, folder: Path) -> tuple[Arm, Arm]:
         """Both arms, not started; what their processes print goes into `folder`."""
         base, pr = self.specs
-        return self._arm(0, base, folder, ()), self._arm(1, pr, folder, self.require_path)
+        if not base.urls:
+            return self._embedded(folder)
+        return self._server(0, base, folder, ()), self._server(1, pr, folder, self.require_path)
 
-    def _arm(self, place: int, spec: ArmSpec, folder: Path, required: tuple[str, ...]) -> Arm:
+    def _embedded(self, folder: Path) -> tuple[Arm, Arm]:
+        start: Callable[[str, str | None, Path], Arm] = EmbeddedArm
+        if self.executor == "ray":
+            start = partial(ClusterArm, cluster=Cluster())
+        (base, of_base), (pr, of_pr) = zip(self.names, self.specs, strict=True)
+        return (
+            start(base, of_base.kernel, folder / f"{base}.log"),
+            start(pr, of_pr.kernel, folder / f"{pr}.log"),
+        )
+
+    def _server(self, place: int, spec: ArmSpec, folder: Path, required: tuple[str, ...]) -> Arm:
         name = self.names[place]
-        if not spec.urls:
-            return EmbeddedArm(name, spec.kernel, folder / f"{name}.log")
         return server_arm(
             name,
             spec,
@@ -117,6 +134,11 @@ def make(options: Options) -> Plan:
     names = arm_names(options.arms)
     specs = arm_specs(names, options.arm, config)
     embedded = not specs[0].urls
+    if options.executor == "ray" and not embedded:
+        raise UserError(
+            "--executor ray runs embedded models on a cluster, and both arms are servers; leave it "
+            "out: a server's base_url in verify.toml may be a list of many"
+        )
     wanted = options.suite or (EMBEDDED_SUITES if embedded else ())
     if not wanted:
         raise UserError("servers have no default suite; add --suite gsm8k")
@@ -148,6 +170,7 @@ def make(options: Options) -> Plan:
         options.concurrency[0],
         (*config.differ, *options.differ),
         options.require_path,
+        options.executor,
     )
 
 

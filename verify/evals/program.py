@@ -130,6 +130,14 @@ def _loads(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     "each of them.",
 )
 @click.option(
+    "--executor",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Where embedded models run: on this machine, or on the Ray cluster at RAY_ADDRESS "
+    "(where that is not set, one of its own).",
+)
+@click.option(
     "--differ",
     multiple=True,
     metavar="SETTING",

@@ -24,6 +24,11 @@ URL, OTHER = "http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"
         (["--arm", "base=http://localhost:9", "--arm", f"pr={URL}"], "compared with itself"),
         (["--arm", f"base={URL}", "--arm", f"pr={OTHER}"], "no default suite; add --suite gsm8k"),
         (["--arm", f"base={URL}", "--arm", f"pr={OTHER}", "--suite", "mini-aime"], "kind embedded"),
+        (
+            ["--arm", f"base={URL}", "--arm", f"pr={OTHER}", "--executor", "ray"],
+            "both arms are servers",
+        ),
+        (["--executor", "slurm"], "--executor"),
         (["--suite", "gsm9k"], "choose one of"),
         (["--suite", "mini-aime", "--suite", "mini-aime"], "given twice"),
         (["--data", "x"], "write SUITE=PATH"),
