@@ -33,6 +33,7 @@ FLOORS = [
         "verify.cluster",
         "verify.differences",
         "verify.embedded",
+        "verify.keys",
         "verify.limits",
         "verify.evidence",
         "verify.launched",

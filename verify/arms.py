@@ -17,7 +17,7 @@ from verify import embedded
 from verify.command import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Sequence
     from pathlib import Path
 
     from evals.suite import Spec
@@ -275,12 +275,6 @@ class EmbeddedArm(EmbeddedModel):
 
 
 _MESSAGES = msgspec.json.Decoder(embedded.Message)
-
-
-def secrets(headers: Mapping[str, str]) -> tuple[bytes, ...]:
-    """What must stand nowhere: the values of headers, and their words that are no common ones."""
-    parts = (part for value in headers.values() for part in (value, *value.split()))
-    return tuple(dict.fromkeys(part.encode() for part in parts if len(part) >= 8))
 
 
 def normalised(url: str) -> str:

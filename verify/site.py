@@ -7,10 +7,11 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from verify.arms import one_line, secrets
+from verify.arms import one_line
 from verify.command import UserError
 from verify.differences import unequal
 from verify.evidence import Evidence
+from verify.keys import secrets
 from verify.launched import Launched
 from verify.probe import SECRET, Probe, twice_begun
 from verify.snapshot import commit_of, snapshot

@@ -296,8 +296,8 @@ def test_more_in_flight_than_files_are_usually_open():
     assert not any(reply.tries for reply in found)
 
 
-def test_what_stands_in_headers_comes_back_in_nothing(fake_server):
-    key = "sk-0123456789"
+@pytest.mark.parametrize("key", ["sk-0123456789", "s3cret"])
+def test_what_stands_in_headers_comes_back_in_nothing(fake_server, key):
     said = {
         "echo": lambda: fake_server.completion(text=f"Bearer {key}"),
         "refuse": lambda: web.Response(status=400, text="x" * 495 + key),

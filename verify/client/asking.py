@@ -14,6 +14,7 @@ import msgspec
 
 from verify.client.failures import LONGEST_WAIT_S, Again, RequestError, refused
 from verify.client.replies import Stream, model_names, whole
+from verify.keys import secrets
 from verify.limits import Limits
 
 if TYPE_CHECKING:
@@ -73,12 +74,7 @@ class Client:
         self.gone: str | None = None
         """Why the server was given up."""
         self._headers = {**(headers or {}), "Content-Type": "application/json"}
-        self._secrets = [
-            part.encode()
-            for value in (headers or {}).values()
-            for part in (value, *value.split())
-            if len(part) >= 8
-        ]
+        self._secrets = secrets(headers or {})
         self._session: aiohttp.ClientSession | None = None
         self._answered = False
         self._failing = 0  # attempts since the last usable reply

@@ -10,8 +10,9 @@ from urllib.parse import urljoin
 
 import msgspec
 
-from verify.arms import normalised, secrets
+from verify.arms import normalised
 from verify.command import UserError
+from verify.keys import SHORTEST, secrets, unkeepable
 from verify.limits import Limits
 from verify.snapshot import commit_of
 
@@ -229,6 +230,11 @@ def server_arm(
             f"servers need {error.name}; install kernelproof with its extra: evals"
         ) from None
     headers = {header: _filled(name, header, value) for header, value in spec.headers.items()}
+    for header in unkeepable(headers):
+        raise UserError(
+            f"{CONFIG}: arm {name}: header {header} holds a key that could not be told from words "
+            f"or numbers of an answer; use one of at least {SHORTEST} characters, a number of 8"
+        )
     launch = None
     if spec.launch:
         ready = urljoin(spec.urls[0], spec.ready) if spec.ready else f"{spec.urls[0]}/models"

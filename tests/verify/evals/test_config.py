@@ -22,6 +22,7 @@ BOTH = f"[arms.base]\nbase_url = '{URL}'\n{{base}}\n[arms.pr]\nbase_url = '{OTHE
         (("launch = 'a'", ""), "Expected `array`"),
         (("headers = {A = '$NO_SUCH_KEY'}", ""), "needs environment variable NO_SUCH_KEY"),
         (("headers = {A = '$'}", ""), "holds a $ that names no variable"),
+        (("", "headers = {Authorization = 'Bearer abc'}"), "arm pr: header Authorization holds a"),
         (('headers = {A = "a\\nb"}', ""), "control characters"),
         (("kernel = 'a:b'", ""), "both base_url and kernel"),
         (("ready_s = 0", ""), "give seconds"),
