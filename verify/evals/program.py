@@ -19,6 +19,7 @@ from verify.evals.going_on import unfinished
 from verify.evals.grade import grade
 from verify.evals.noise import aa
 from verify.evals.opinions import hanging
+from verify.evals.options import shared
 from verify.evals.output import console_for_people
 from verify.evals.power import power
 from verify.evals.reporting import render, report
@@ -55,29 +56,7 @@ def _loads(_context: click.Context, _parameter: click.Parameter, value: str) -> 
 
 
 @click.group(invoke_without_command=True)
-@click.option(
-    "--arms", default="base,pr", show_default=True, help="Names of the two arms, base first."
-)
-@click.option(
-    "--arm",
-    multiple=True,
-    metavar="NAME=URL|MODULE:FUNCTION",
-    help="What an arm is: an OpenAI-compatible server, or the embedded model with that kernel "
-    "behind WO-A. By default base uses the unfused chain and pr kernel:fused_triton.",
-)
-@click.option(
-    "--suite",
-    multiple=True,
-    help="A built-in suite, or a folder with a suite.toml; may be given several times. "
-    "Embedded arms answer mini-gsm8k, mini-aime and mini-gpqa by default.",
-)
-@click.option(
-    "--data",
-    multiple=True,
-    metavar="SUITE=PATH",
-    help="A local file of a suite's rows: JSON lines, .csv or .parquet.",
-)
-@click.option("--unpinned", is_flag=True, help="Accept files of other hashes than suites pin.")
+@shared
 @click.option(
     "--redact/--no-redact",
     default=None,
@@ -119,7 +98,6 @@ def _loads(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     help="Ask both arms again, with this token limit, whatever either of them left unfinished.",
 )
 @click.option("--seed", default=0, show_default=True, help="Of the orders of the questions.")
-@click.option("--model", help="The model to ask servers for; not needed where they offer one.")
 @click.option(
     "--concurrency",
     default="4",
@@ -154,12 +132,6 @@ def _loads(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder of the run; by default runs/<UTC time>-<arms>.",
-)
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the result here too.",
 )
 @click.pass_context
 def command(

@@ -17,6 +17,7 @@ from verify.arms import EmbeddedArm
 from verify.command import UserError
 from verify.evals import plan as planning
 from verify.evals.config import CONFIG, arm_specs, read, server_arm
+from verify.evals.options import shared
 from verify.evals.output import console_for_people
 from verify.evals.reporting import render
 from verify.evals.show import styled
@@ -78,19 +79,7 @@ class Scoring:
 
 
 @click.command()
-@click.option(
-    "--arms", default="base,pr", show_default=True, help="Names of the two arms, base first."
-)
-@click.option(
-    "--arm",
-    multiple=True,
-    metavar="NAME=URL|MODULE:FUNCTION",
-    help="What an arm is, as for a run of questions; a server must tell log-probabilities of "
-    "prompts.",
-)
-@click.option("--suite", multiple=True, help="Whose texts; by default those of the embedded model.")
-@click.option("--data", multiple=True, metavar="SUITE=PATH", help="A local file of a suite's rows.")
-@click.option("--unpinned", is_flag=True, help="Accept files of other hashes than suites pin.")
+@shared
 @click.option(
     "--texts",
     "file",
@@ -102,7 +91,6 @@ class Scoring:
     is_flag=True,
     help="Score what the base arm answers, also where rows have worked solutions.",
 )
-@click.option("--model", help="The model to ask servers for; not needed where they offer one.")
 @click.option("--limit", type=click.IntRange(min=2), help="The first N texts by content hash.")
 @click.option(
     "--margin",
@@ -115,20 +103,15 @@ class Scoring:
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder to write score.json into, also one that holds a run; by default a new one.",
 )
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the result here too.",
-)
 @click.pass_context
 def score(
     context: click.Context, /, *, out: Path | None, json_file: Path | None, **words: Any
 ) -> Verdict:
     """Score the same texts under both arms, token by token, and compare.
 
-    The texts are a suite's worked solutions; where it has none, what the base arm answers. A pass
-    says nothing of accuracy, which a run of questions judges; a fail stands by itself.
+    The texts are a suite's worked solutions; where it has none, what the base arm answers. A
+    server must tell log-probabilities of prompts. A pass says nothing of accuracy, which a run of
+    questions judges; a fail stands by itself.
 
     Exit codes: 0 pass, 1 fail, 2 wrong use, 3 inconclusive, 4 invalid, 130 interrupted.
     """
