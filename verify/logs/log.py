@@ -127,7 +127,7 @@ def _after(a: Columns, b: Columns) -> Columns:
     place[new] = np.arange(len(new)) + len(a.items)
     size = len(a)
     return Columns(
-        items=Names.joined([a.items, b.items.taken(new)]),
+        items=Names.joined([a.items, b.items.taken(new)]) if new.size else a.items,
         item=np.concatenate([a.item, place.astype(np.int32)[b.item]]),
         repeat=np.concatenate([a.repeat, b.repeat + (a.repeat.max() + 1)]),
         score=np.concatenate([a.score, b.score]),

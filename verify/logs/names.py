@@ -37,7 +37,7 @@ class Names:
         key: [n] hash of each name.
     """
 
-    buffer: bytes
+    buffer: bytes | bytearray
     start: npt.NDArray[np.int64]
     length: npt.NDArray[np.int64]
     key: npt.NDArray[np.int64]

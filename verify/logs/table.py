@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +23,20 @@ if TYPE_CHECKING:
 
 UNNAMED = "unnamed"  # the suite of records that name none
 _ARRAYS = ("repeat", "score", "truncated", "tokens", "prompt", "target", "run", "line")
+
+# What each column is while it grows, the items' names in three.
+_TYPES: dict[str, type[np.generic]] = {
+    "buffer": np.uint8,
+    "length": np.int64,
+    "key": np.int64,
+    "repeat": np.int32,
+    "score": np.float64,
+    "truncated": np.int8,
+    "tokens": np.int32,
+    "prompt": np.int64,
+    "target": np.int64,
+    "line": np.int32,
+}
 
 _Fields = dict[str, "Sequence[Any]"]  # the values of some rows, by field
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -217,12 +230,14 @@ class Builder:
 
 
 class _Table:
-    """One suite's columns while they grow, chunk by chunk: rows are dropped once read."""
+    """One suite's columns while they grow, chunk by chunk: rows are dropped once read.
+
+    They grow in place; pieces to join in the end would take time and memory twice.
+    """
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
-        self.names: list[Names] = []
-        self.chunks: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
+        self.columns = {name: bytearray() for name in _TYPES}
         self.texts: dict[str, list[str | None]] = {"text": [], "answer": [], "rule": []}
         self.errors: dict[int, str] = {}
         self.rows = 0
@@ -231,30 +246,29 @@ class _Table:
         items = fields["item"]
         if int in set(map(type, items)):
             items = list(map(str, items))
-        self.names.append(Names.of(items))
-        self._append("repeat", fields["repeat"], np.int32, lines)
+        names = Names.of(items)
+        self.columns["buffer"] += names.buffer
+        self._append("length", names.length)
+        self._append("key", names.key)
+        self._append("repeat", fields["repeat"], lines)
         # None becomes NaN in an array of floats.
         score = np.array(fields["correct"], np.float64)
         self._note_errors(fields, lines, score)
-        self.chunks["score"].append(score)
-        self._append("truncated", _or(fields["truncated"], -1), np.int8)
-        self._append("tokens", _or(fields["completion_tokens"], -1), np.int32, lines)
-        self.chunks["line"].append(_numbers(lines))
+        self._append("score", score)
+        self._append("truncated", _or(fields["truncated"], -1))
+        self._append("tokens", _or(fields["completion_tokens"], -1), lines)
+        self._append("line", _numbers(lines))
         for name in ("prompt", "target"):
-            self.chunks[name].append(hashes(_or(fields[f"{name}_sha256"], "")))
+            self._append(name, hashes(_or(fields[f"{name}_sha256"], "")))
         for name in self.texts:
             self.texts[name] += fields[name]
         self.rows += len(items)
 
     def _append(
-        self,
-        name: str,
-        values: Sequence[Any],
-        dtype: type[np.generic],
-        lines: Sequence[int] = (),
+        self, name: str, values: Sequence[Any] | npt.NDArray[Any], lines: Sequence[int] = ()
     ) -> None:
         try:
-            self.chunks[name].append(np.array(values, dtype))
+            self.columns[name] += np.asarray(values, _TYPES[name]).data
         except OverflowError:
             row = next(i for i, value in enumerate(values) if abs(value) >= 2**31)
             raise self.builder.bad(
@@ -284,8 +298,10 @@ class _Table:
             )
 
     def finish(self) -> Columns:
-        arrays = {name: np.concatenate(chunks) for name, chunks in self.chunks.items()}
-        items, codes = Names.joined(self.names).distinct()
+        arrays = {name: np.frombuffer(self.columns[name], kind) for name, kind in _TYPES.items()}
+        start = np.cumsum(arrays["length"]) - arrays["length"]
+        names = Names(self.columns["buffer"], start, arrays["length"], arrays["key"])
+        items, codes = names.distinct()
         arrays["item"] = codes.astype(np.int32)
         if len(items) < self.rows:
             self._refuse_duplicates(items, arrays)
