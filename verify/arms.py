@@ -17,7 +17,7 @@ from verify import embedded
 from verify.command import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
     from pathlib import Path
 
     from evals.suite import Spec
@@ -84,6 +84,9 @@ class Arm(Protocol):
     def settings(self) -> dict[str, Any]:
         """What the manifest says of the arm."""
 
+    def take_up(self, told: Mapping[str, Any]) -> None:
+        """Go on from the `settings` that an earlier process of the run ended with."""
+
     async def close(self) -> None:
         """Let go of everything; also after a failed start."""
 
@@ -126,6 +129,9 @@ class EmbeddedModel:
         """Kernel and model."""
         ready = msgspec.structs.asdict(self.ready) if self.ready else {}
         return {"wo_a": self.kernel or "kernel:chain", **ready}
+
+    def take_up(self, told: Mapping[str, Any]) -> None:
+        """It answers everything in one process."""
 
     def settings(self) -> dict[str, Any]:
         """Kernel, device, and the dispatcher's counts by path and number of rows T."""

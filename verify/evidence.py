@@ -1,4 +1,4 @@
-"""Evidence that an arm took a path: a counter that moved, or trace files that name it."""
+"""Evidence that an arm took a path: a counter that moved, trace files that name it, launches."""
 
 from __future__ import annotations
 
@@ -7,12 +7,63 @@ import json
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from verify.command import UserError
+from verify.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+FILE = "evidence.json"
 _CHUNK = 1 << 20
+
+
+class _Rank(msgspec.Struct):
+    by_path: dict[str, int] = {}
+
+
+class _Traced(msgspec.Struct):
+    fused: int
+    ranks: list[_Rank] = []
+
+
+class _Arms(msgspec.Struct):
+    pr: _Traced
+
+
+class Launches(msgspec.Struct):
+    """What is used of evidence.json, which `verify.bench trace` may have left in a folder."""
+
+    kind: Literal["kernelproof-launches"]
+    version: Literal[1]
+    verdict: Verdict
+    reason: str
+    arms: _Arms
+
+    def show(self, path: str) -> bool:
+        """Whether PR took the path of that name; `fused` is any fused one."""
+        named = any(rank.by_path.get(path) for rank in self.arms.pr.ranks)
+        return self.verdict == Verdict.PASS and (named or path == "fused")
+
+
+def launches(folder: Path) -> Launches | None:
+    """What a folder's evidence.json says, or None where there is none.
+
+    Raises:
+        UserError: it is something else.
+    """
+    path = folder / FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Launches)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} is not evidence of verify.bench trace ({error}); remove it"
+        ) from None
 
 
 class Evidence:
@@ -50,6 +101,11 @@ class Evidence:
                 before = self._before.get(name) or 0.0
                 # a server that was restarted counts from zero
                 self.counts[name] += after - before if after >= before else after
+
+    def take_up(self, seen: Mapping[str, float]) -> None:
+        """Count what earlier processes saw."""
+        for name in self.counts:
+            self.counts[name] += seen.get(name, 0.0)
 
     def settings(self) -> dict[str, Any]:
         """For the manifest."""

@@ -111,21 +111,24 @@ async def run(
         for task in tasks
         if may_stop
     ]
+    store: Store | None = None
+    begun: list[Arm] = []
     try:
-        store: Store | None = None
         for asking, repeats in _turns(arms, tasks):
             if store is not None and _nothing_left(asking, tasks, looks, store, repeats):
                 continue
             await _together([arm.start() for arm in asking])
+            begun += asking
             fixed = resume.of_arms(asking)
             if store is None:
                 store = begin({**resume.of_run(tasks, rules), **fixed})
-                _take_up(tasks, looks, store)
+                _take_up(arms, tasks, looks, store)
             resume.claim(store, fixed)
             await _together(
                 [_ask(arm, tasks, looks, store, heard, repeats=repeats) for arm in asking]
             )
             await _end_fresh(asking)
+            _tell(asking, store)
         if rules.extend_capped is None or store is None:
             return {}
         enough = {task.name for task, look in zip(tasks, looks, strict=False) if look.suffices}
@@ -143,6 +146,7 @@ async def run(
     finally:
         for arm in arms:
             await arm.close()
+        _tell(begun, store)
 
 
 def _turns(arms: tuple[Arm, Arm], tasks: Sequence[Task]) -> Iterator[tuple[tuple[Arm, ...], range]]:
@@ -160,8 +164,12 @@ def _turns(arms: tuple[Arm, Arm], tasks: Sequence[Task]) -> Iterator[tuple[tuple
             yield (arm,), range(repeat, repeat + 1)
 
 
-def _take_up(tasks: Sequence[Task], looks: Sequence[Look], store: Store) -> None:
-    """Keep the questions, and hear what earlier processes of this run were answered."""
+def _take_up(
+    arms: Sequence[Arm], tasks: Sequence[Task], looks: Sequence[Look], store: Store
+) -> None:
+    """Keep the questions, and hear what earlier processes of this run were answered and saw."""
+    for arm in arms:
+        arm.take_up(store.told(arm.name))
     for task in tasks:
         if next(store.items(task.name), None) is None:
             store.add_items(
@@ -170,6 +178,13 @@ def _take_up(tasks: Sequence[Task], looks: Sequence[Look], store: Store) -> None
     for task, look in zip(tasks, looks, strict=False):
         for record in store.records(task.name):
             look.heard(record)
+
+
+def _tell(arms: Sequence[Arm], store: Store | None) -> None:
+    """Keep what arms say that were started, for a process that need not start them again."""
+    if store is not None:
+        for arm in arms:
+            store.tell(arm.name, arm.settings())
 
 
 def _nothing_left(

@@ -198,6 +198,11 @@ class ServerArm:
             **(self._site.compared() if self._site is not None else {}),
         }
 
+    def take_up(self, told: Mapping[str, Any]) -> None:
+        """Go on from the `settings` that an earlier process of the run ended with."""
+        if self._site is not None:
+            self._site.take_up(told)
+
     def settings(self) -> dict[str, Any]:
         """Address, model, load, what was sent beside the suite's sampling, and what went wrong."""
         return {

@@ -37,7 +37,6 @@ class Site:
         source: the folder that the server was built from.
         commit: what it was built from, if that is known.
         longest: of each suite its longest prompt, to try the server's limits with.
-        required: paths that it must be seen to take.
     """
 
     def __init__(
@@ -52,7 +51,6 @@ class Site:
         source: Path | None = None,
         commit: str | None = None,
         longest: Mapping[str, tuple[Spec, str]] | None = None,
-        required: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.urls = tuple(urls)
@@ -60,7 +58,6 @@ class Site:
         self.commit = commit or (commit_of(source) if source else None)
         self._logs = logs
         self._source = source
-        self._required = tuple(required)
         self._longest = dict(longest or {})
         self._secrets = secrets(headers)
         self._probes = [Probe(url, headers) for url in urls]
@@ -170,16 +167,20 @@ class Site:
         if self._source is not None:
             self._snapshots.append(snapshot(self._source))
 
+    def take_up(self, told: Mapping[str, Any]) -> None:
+        """Go on from the `settings` that an earlier process of the run ended with."""
+        counts = {name: found["count"] for name, found in told.get("path_evidence", {}).items()}
+        self._evidence.take_up(counts)
+        self._problems += told.get("problems", [])
+        if before := told.get("source_sha256"):
+            self._snapshots.insert(0, before["before"])
+
     def problems(self) -> list[str]:
-        """What makes its answers worthless: changed source or settings, a path never taken."""
-        found = list(dict.fromkeys(self._problems))
+        """What makes its answers worthless: changed source or settings."""
+        found = list(self._problems)
         if len(set(self._snapshots)) > 1:
             found.append(f"the source of {self.name}, {self._source}, changed during the run")
-        for name in self._required:
-            if not self._evidence.counts.get(name):
-                place = self._evidence.settings()[name]["place"]
-                found.append(f"{self.name} was never seen to take path {name} ({place})")
-        return found
+        return list(dict.fromkeys(found))
 
     def compared(self) -> dict[str, Any]:
         """What must be the same in both arms, unless declared to differ."""
@@ -217,6 +218,7 @@ class Site:
             "acceptance_length": sum(self._acceptance) / len(self._acceptance)
             if self._acceptance
             else None,
+            "problems": self.problems(),
             "path_evidence": self._evidence.settings(),
             "source": str(self._source) if self._source else None,
             "source_sha256": {"before": self._snapshots[0], "after": self._snapshots[-1]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
@@ -142,6 +142,16 @@ class Store:
         """How often the arm's server was started so far, as far as attempts tell."""
         ((last,),) = self._connection.execute("SELECT max(start) FROM record WHERE arm = ?", (arm,))
         return 0 if last is None else last + 1
+
+    def told(self, arm: str) -> dict[str, Any]:
+        """What the manifest says of an arm, as of the last process of this run that started it."""
+        row = self._connection.execute("SELECT settings FROM told WHERE arm = ?", (arm,)).fetchone()
+        return msgspec.json.decode(row[0], type=dict[str, Any]) if row else {}
+
+    def tell(self, arm: str, settings: Mapping[str, Any]) -> None:
+        """Keep that, in place of what was kept."""
+        content = msgspec.json.encode(settings).decode()
+        self._connection.execute("INSERT OR REPLACE INTO told VALUES (?, ?)", (arm, content))
 
     def add_item(self, suite: str, item: str, prompt: str, target: str) -> None:
         """Keep one question."""
@@ -285,3 +295,9 @@ def m003_attempts(connection: sqlite3.Connection) -> None:
         "(arm, suite, item, repeat, ifnull(max_tokens, 0)) WHERE error IS NULL"
     )
     connection.execute("CREATE TABLE fixed (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT")
+
+
+@_migration
+def m004_told(connection: sqlite3.Connection) -> None:
+    """What arms said of themselves, for a process that need not start them again."""
+    connection.execute("CREATE TABLE told (arm TEXT PRIMARY KEY, settings TEXT NOT NULL) STRICT")

@@ -244,13 +244,30 @@ def test_the_servers_of_an_arm_must_be_alike(fake_server, tmp_path, version):
     assert one.problems() == ([] if version == "1" else [told])
 
 
-def test_a_path_must_be_seen_if_it_is_required(site):
+def test_what_is_seen_of_paths_is_counted(site):
     counts = iter([3, 8])
     pages = {**NOTHING, "/metrics": lambda _: f'fused_total{{rank="0"}} {next(counts)}\n'}
     nowhere = "http://127.0.0.1:9/metrics"
-    seen = site(pages, path={"fused": "{root}/metrics", "other": nowhere}, required=["fused"])
+    seen = site(pages, path={"fused": "{root}/metrics", "other": nowhere})
     counted = {name: found["count"] for name, found in seen.settings()["path_evidence"].items()}
     assert counted == {"fused": 5, "other": 0}
-    assert seen.problems() == []
-    missed = site(NOTHING, path={"fused": nowhere}, required=["fused"])
-    assert missed.problems() == [f"pr was never seen to take path fused ({nowhere})"]
+
+
+def test_what_an_earlier_process_saw_is_not_forgotten(site, tmp_path):
+    nowhere = "http://127.0.0.1:9/metrics"
+    earlier = {
+        "problems": ["pr changed during the run: says"],
+        "path_evidence": {"fused": {"place": nowhere, "count": 2.0}},
+        "source_sha256": {"before": "another", "after": "another"},
+    }
+    found = site(NOTHING, path={"fused": nowhere}, source=tmp_path)
+    assert found.problems() == []
+    found.take_up(earlier)
+    assert found.settings()["path_evidence"]["fused"]["count"] == 2
+    assert found.problems() == [
+        "pr changed during the run: says",
+        f"the source of pr, {tmp_path}, changed during the run",
+    ]
+    again = site(NOTHING, path={"fused": nowhere}, source=tmp_path)
+    again.take_up(found.settings())
+    assert again.problems() == found.problems()

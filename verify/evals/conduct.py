@@ -77,11 +77,15 @@ def conduct(plan: Plan, folder: Path, program: str, console: Console) -> dict[st
     opened: list[Store] = []
     kept: list[str] = []
 
-    def describe(**more: Any) -> dict[str, Any]:
+    def told() -> dict[str, dict[str, Any]]:
+        """Of each arm what it said when it was last started, by whatever process of this run."""
+        return {arm.name: opened[0].told(arm.name) or arm.settings() for arm in arms}
+
+    def describe(of_arms: dict[str, dict[str, Any]], **more: Any) -> dict[str, Any]:
         described = {
             **about,
             **more,
-            "arms": {arm.name: arm.settings() for arm in arms},
+            "arms": of_arms,
             "suites": {task.name: manifest.suite(task) for task in plan.tasks},
         }
         write_json(folder / "manifest.json", described)
@@ -90,7 +94,7 @@ def conduct(plan: Plan, folder: Path, program: str, console: Console) -> dict[st
     def begin(fixed: Mapping[str, str]) -> Store:
         opened.append(_store(folder / store.FILE_NAME))
         resume.claim(opened[0], fixed)
-        describe()
+        describe(told())
         for record in opened[0].records():
             if record.error is None:  # the others are asked again
                 kept.append(record.item)
@@ -105,14 +109,17 @@ def conduct(plan: Plan, folder: Path, program: str, console: Console) -> dict[st
 
         try:
             extended = asyncio.run(runner.run(arms, plan.tasks, plan.rules, begin, heard))
-            settings = {arm.name: arm.settings().get("compared", {}) for arm in arms}
-            unequal = list(differences(settings, plan.differ))
-            suites = runner.conclude(arms, plan.tasks, plan.rules, opened[0], unequal)
+            settings = told()
+            compared = {name: each.get("compared", {}) for name, each in settings.items()}
+            unequal = list(differences(compared, plan.differ))
+            unseen = plan.unseen(folder, settings[arms[1].name].get("path_evidence", {}))
+            problems = [*unequal, *unseen]
+            suites = runner.conclude(arms, plan.tasks, plan.rules, opened[0], problems)
             records = list(opened[0].records())
             extractors = dependent(records, plan.tasks, plan.names)
         except KeyboardInterrupt:
             if opened:
-                describe(interrupted=manifest.now())
+                describe(told(), interrupted=manifest.now())
                 click.echo(
                     f"{len(kept)} answers are kept in {folder / store.FILE_NAME}{rest(about)}",
                     err=True,
@@ -123,6 +130,7 @@ def conduct(plan: Plan, folder: Path, program: str, console: Console) -> dict[st
                 each.close()
             _leave_nothing_empty(folder)
     described = describe(
+        settings,
         finished=manifest.now(),
         seconds=round(time.monotonic() - began, 1),
         extended=extended,

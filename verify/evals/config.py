@@ -17,7 +17,7 @@ from verify.limits import Limits
 from verify.snapshot import commit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from evals.suite import Spec
     from verify.client import Client
@@ -210,7 +210,6 @@ def server_arm(
     model: str | None,
     concurrency: int,
     longest: Mapping[str, tuple[Spec, str]],
-    required: Sequence[str],
     kind: type[Client] | None = None,
 ) -> ServerArm:
     """The arm of a server, not started; a server that is launched logs into `folder`.
@@ -257,7 +256,6 @@ def server_arm(
         source=Path(spec.source) if spec.source else None,
         commit=spec.commit,
         longest=longest,
-        required=required,
     )
     return ServerArm(
         name,

@@ -7,12 +7,13 @@ import random
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from evals.rows import SuiteError
 from evals.suite import load
+from verify import evidence
 from verify.arms import EmbeddedArm
 from verify.cluster import Cluster, ClusterArm
 from verify.command import UserError
@@ -20,7 +21,7 @@ from verify.evals.config import CONFIG, SuiteSpec, arm_specs, read, server_arm
 from verify.runner import Rules, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from evals.suite import Questions, Spec, Suite
     from verify.arms import Arm
@@ -90,7 +91,39 @@ class Plan:
         base, pr = self.specs
         if not base.urls:
             return self._embedded(folder)
-        return self._server(0, base, folder, ()), self._server(1, pr, folder, self.require_path)
+        return self._server(0, base, folder), self._server(1, pr, folder)
+
+    def unseen(self, folder: Path, seen: Mapping[str, Any]) -> list[str]:
+        """Of the paths that PR must take, why nothing shows them: no count, and no launches.
+
+        `seen` is the `path_evidence` of PR's settings.
+
+        Raises:
+            UserError: the folder's evidence.json is something else.
+        """
+        launches = evidence.launches(folder)
+        places = {**self.specs[1].path, **({evidence.FILE: launches.reason} if launches else {})}
+        looked = "; ".join(f"{name}: {place}" for name, place in places.items())
+        return [
+            f"{self.names[1]} was never seen to take path {name} ({looked or 'nothing tells'})"
+            for name in self.require_path
+            if not (name in seen and seen[name]["count"]) and not (launches and launches.show(name))
+        ]
+
+    def check_paths(self, folder: Path) -> None:
+        """See that something can tell of the paths that PR must take.
+
+        Raises:
+            UserError: nothing can.
+        """
+        launches = evidence.launches(folder)
+        for name in self.require_path:
+            if name not in self.specs[1].path and launches is None:
+                raise UserError(
+                    f"--require-path {name}: arm {self.names[1]} does not say where that is seen; "
+                    f"add {name} under [arms.{self.names[1]}.path] in {CONFIG}, or first write "
+                    f"{folder / evidence.FILE} by python -m verify.bench trace"
+                )
 
     def _embedded(self, folder: Path) -> tuple[Arm, Arm]:
         start: Callable[[str, str | None, Path], Arm] = EmbeddedArm
@@ -102,7 +135,7 @@ class Plan:
             start(pr, of_pr.kernel, folder / f"{pr}.log"),
         )
 
-    def _server(self, place: int, spec: ArmSpec, folder: Path, required: tuple[str, ...]) -> Arm:
+    def _server(self, place: int, spec: ArmSpec, folder: Path) -> Arm:
         name = self.names[place]
         return server_arm(
             name,
@@ -111,7 +144,6 @@ class Plan:
             model=self.model,
             concurrency=self.concurrency,
             longest=_longest(self.tasks),
-            required=required,
         )
 
 
@@ -150,12 +182,6 @@ def make(options: Options) -> Plan:
             raise UserError(
                 f"suite {task.name} is answered by arms of kind {task.suite.spec.answered_by}, "
                 f"not {kind}; give {remedy}"
-            )
-    for name in options.require_path:
-        if name not in specs[1].path:
-            raise UserError(
-                f"--require-path {name}: arm {names[1]} does not say where that is seen; add "
-                f"{name} under [arms.{names[1]}.path] in {CONFIG}"
             )
     if options.model is not None and embedded:
         raise UserError("--model names the model of a server, and both arms are embedded")

@@ -183,6 +183,7 @@ def _folder(out: Path | None, plan: Plan) -> Path:
     # the embedded model answers all at once, and starts again
     if held and not (plan.specs[0].urls and unfinished(folder)):
         raise UserError(f"{folder} holds a run already; name another folder with --out")
+    plan.check_paths(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -73,9 +73,7 @@ class Scoring:
         name, spec = self.names[place], self.specs[place]
         if not spec.urls:
             return EmbeddedArm(name, spec.kernel, folder / f"score-{name}.log")
-        return server_arm(
-            name, spec, folder, model=self.model, concurrency=1, longest={}, required=()
-        )
+        return server_arm(name, spec, folder, model=self.model, concurrency=1, longest={})
 
 
 @click.command()

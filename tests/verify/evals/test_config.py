@@ -185,7 +185,63 @@ def test_a_required_path_must_be_named_and_seen(evals, suite, fake_server, here)
     (here / "verify.toml").write_text(f"{toml}path = {{fused = 'traces/*.json'}}\n")
     code, out, _ = evals(*words, "--out", "missed")
     assert code == 4
-    assert "pr was never seen to take path fused (traces/*.json)" in out
+    assert "pr was never seen to take path fused (fused: traces/*.json)" in out
+
+
+def launches(**changes):
+    """What `verify.bench trace` leaves in a folder."""
+    rank = {"file": "a", "by_path": {"mine": 3}}
+    pr = {"chains": 0, "fused": 3, "launches": 9, "ranks": [rank]}
+    return {
+        "kind": "kernelproof-launches", "version": 1, "verdict": "pass", "reason": "ran in 3 calls",
+        "arms": {"base": {**pr, "ranks": []}, "pr": pr}, **changes,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "changes", "message"),
+    [
+        ("mine", {}, ""),
+        ("fused", {}, ""),
+        ("other", {}, "never seen to take path other (evidence.json: ran in 3 calls)"),
+        ("mine", {"verdict": "fail", "reason": "never ran"}, "(evidence.json: never ran)"),
+        ("mine", {"verdict": "inconclusive"}, "never seen to take path mine"),
+    ],
+)
+def test_launches_in_the_folder_show_a_required_path(
+    evals, suite, servers, here, *, path, changes, message
+):
+    (here / "run").mkdir()
+    (here / "run" / "evidence.json").write_text(json.dumps(launches(**changes)))
+    words = ["--suite", suite, "--limit", 9, "--require-path", path, "--out", "run"]
+    code, out, _ = evals(*words, *servers())
+    assert code == (4 if message else 3)
+    assert message in out
+    assert ("never seen" in out) == bool(message)
+
+
+def test_launches_may_be_shown_after_the_answers(evals, suite, servers, here):
+    words = ["--suite", suite, "--limit", 9, "--require-path", "mine", "--out", "run", *servers()]
+    (here / "run").mkdir()
+    evidence = here / "run" / "evidence.json"
+    evidence.write_text(json.dumps(launches(verdict="inconclusive")))
+    assert evals(*words)[0] == 4
+    answers = kept(here / "run")
+    evidence.write_text(json.dumps(launches()))
+    assert evals(*words)[0] == 3
+    assert kept(here / "run") == answers
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", json.dumps(launches(version=2)), json.dumps(launches(kind="x"))]
+)
+def test_what_is_no_evidence_is_one_line(evals, suite, servers, here, content):
+    (here / "run").mkdir()
+    (here / "run" / "evidence.json").write_text(content)
+    words = ["--suite", suite, "--limit", 9, "--require-path", "mine", "--out", "run"]
+    code, _, err = evals(*words, *servers())
+    assert (code, err.count("\n")) == (2, 1)
+    assert "is not evidence of verify.bench trace" in err
 
 
 @pytest.mark.usefixtures("second_opinions")

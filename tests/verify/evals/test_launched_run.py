@@ -75,6 +75,28 @@ def test_what_was_cut_off_is_asked_again_of_a_server_started_for_it(evals, suite
     assert not any(map(alive, ids()))
 
 
+def test_a_run_that_goes_on_counts_what_its_earlier_processes_saw(evals, suite, launched, here):
+    """PR is not started again: all that it took was taken before."""
+    more = "path = {fused = 'http://127.0.0.1:PORT/metrics'}"
+    ports, ids = launched(pr=["counter=fused"], pr_more=more, differ=["launch"])
+    script = here / "server.py"
+    toml = (here / "verify.toml").read_text().replace(str(SCRIPT), str(script), 1)
+    (here / "verify.toml").write_text(toml.replace("PORT", str(ports[1])))
+    source = SCRIPT.read_text()
+    script.write_text(source.replace('if "echo" in WORDS and number', "if number"))
+    words = ["--suite", suite, "--limit", 9, "--require-path", "fused", "--out", "run"]
+    code, out, _ = evals(*words)
+    assert code == 4
+    assert "base never answered" in out
+    assert "never seen" not in out
+    script.write_text(source)
+    code, out, _ = evals(*words)
+    assert code == 3, out
+    assert len(ids()) == 3
+    told = result(here / "run")["manifest"]["arms"]["pr"]["path_evidence"]
+    assert told["fused"]["count"] == 9
+
+
 @pytest.mark.parametrize(
     "case",
     [

@@ -94,7 +94,6 @@ class Plan:
                 model=self.model,
                 concurrency=max(self.method.loads),
                 longest={},
-                required=(),
                 kind=kind,
             )
             for name, spec in zip(self.names, self.specs, strict=True)
