@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 FILE, PLANNED = "score.json", "score-manifest.json"
 
 EMBEDDED_MARGIN = 1e-4
-"""Nats a token: other orders of summation move the embedded model's KL by less than 1e-12, wrong
-roundings of its codes by 1e-5, scales rounded down by 1.5e-3 (docs/likelihood.md)."""
+"""Nats a token: other orders of summation move the embedded model's KL by 2e-9, wrong roundings of
+its codes by 2e-5 to 4e-4, scales rounded down by 2e-3 (docs/likelihood.md)."""
 
 
 SERVER_MARGIN = 0.01
