@@ -31,6 +31,7 @@ FLOORS = [
         "verify.arms",
         "verify.client",
         "verify.cluster",
+        "verify.cluster_arm",
         "verify.differences",
         "verify.embedded",
         "verify.keys",

@@ -20,10 +20,18 @@ from evals.suite import load
 from tests.verify.evals.sums import kept, result
 from verify import cluster, embedded
 from verify.arms import Completion, EmbeddedArm, Failure
-from verify.cluster import Cluster, ClusterArm
+from verify.cluster import Cluster
+from verify.cluster_arm import ATTEMPTS, ClusterArm
 from verify.command import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
+# Ray reads these once, when it is imported, which any test of this file may do first
+os.environ |= {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(16),
+}
 KERNELS = """
 import os, time
 from kernel import chain
@@ -56,10 +64,6 @@ def two_nodes():
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # paths of sockets are short
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", folder)
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-        patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(16))
         from ray.cluster_utils import Cluster as Nodes
 
         node = {"num_cpus": 1, "object_store_memory": 80 << 20, "node_ip_address": "127.0.0.1"}
@@ -150,7 +154,7 @@ class Pool:
 
     def __init__(self, places, behave=lambda _: None, started=lambda _: STARTED):
         self.places = places
-        self.calls = 0
+        self.calls = self.lost = 0
         self.ended = []
         self._behave, self._started = behave, started
 
@@ -169,7 +173,9 @@ class Pool:
 
         async def answer(_, prompts):
             self.calls += 1
+            self.lost += len(prompts)
             broken = self._behave(self.calls - 1)
+            self.lost -= len(prompts)
             done = embedded.Done([("fused", 1, self.calls)], {})
             answers = [(i, Completion(f"to {p}", False, 1)) for i, p in enumerate(prompts)]
             return cluster.Batch(answers, done, broken, b"", f"node {place}")
@@ -206,11 +212,18 @@ def test_whatever_is_lost_every_question_is_answered_or_recorded_once(
     for index, answer in found.items():
         if isinstance(answer, Completion):
             assert answer.text == f"to {prompts[index]}"
-            assert len(answer.tries) < cluster.ATTEMPTS
+            assert len(answer.tries) < ATTEMPTS
         else:
             assert answer.kind == "cluster"
             gone = len(doomed) >= places
-            assert gone or len(answer.tries) + 1 == cluster.ATTEMPTS
+            assert gone or len(answer.tries) + 1 == ATTEMPTS
+    attempts = [
+        failure.message
+        for answer in found.values()
+        for failure in (*answer.tries, answer)
+        if isinstance(failure, Failure)
+    ]
+    assert sum("was lost" in message for message in attempts) == pool.lost
     assert len(pool.ended) == places, "the dead are ended too"
 
 
@@ -218,8 +231,8 @@ def test_a_batch_is_not_asked_for_ever(here, spec):
     pytest.importorskip("ray")
     pool = Pool(9, dies(*range(9)))
     found = ask(ClusterArm("pr", "k:k", here / "log", pool), spec, ["a", "b"])
-    assert pool.calls == cluster.ATTEMPTS
-    assert {(a.kind, len(a.tries)) for a in found.values()} == {("cluster", cluster.ATTEMPTS - 1)}
+    assert pool.calls == ATTEMPTS
+    assert {(a.kind, len(a.tries)) for a in found.values()} == {("cluster", ATTEMPTS - 1)}
 
 
 def test_a_kernel_that_breaks_ends_the_arm_everywhere(here, spec, monkeypatch):

@@ -12,7 +12,7 @@ import numpy as np
 
 from verify import logs, manifest
 from verify.command import UserError
-from verify.evals import show
+from verify.evals import options, show
 from verify.evals.margins import Margin, embedded, margin_of
 from verify.evals.output import console_for_people
 from verify.evals.plan import given_margins
@@ -74,12 +74,7 @@ class Compared:
     metavar="CSV",
     help="Compare subsets: a file with the columns item and subset.",
 )
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the result here.",
-)
+@options.json_file
 @click.pass_context
 def compare(context: click.Context, /, json_file: Path | None, **words: Any) -> Verdict:
     """Compare two arms on logs: kernelproof, lm-eval, inspect_ai, sgl-eval, evalscope, CSV, ...

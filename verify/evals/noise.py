@@ -13,7 +13,7 @@ from rich.table import Table
 
 from verify import logs, manifest
 from verify.command import UserError
-from verify.evals import show
+from verify.evals import options, show
 from verify.evals.output import console_for_people
 from verify.evals.subsets import Subsets
 from verify.files import write_json
@@ -65,12 +65,7 @@ class ArmNoise:
     metavar="CSV",
     help="Measure subsets: a file with the columns item and subset.",
 )
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the result here.",
-)
+@options.json_file
 @click.pass_context
 def aa(
     context: click.Context,

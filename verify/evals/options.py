@@ -1,4 +1,4 @@
-"""Options that a run of questions and `score` share, each worded once."""
+"""Options that several commands share, each worded once."""
 
 from __future__ import annotations
 
@@ -43,6 +43,13 @@ _OPTIONS = (
         type=click.Path(path_type=Path, dir_okay=False),
         help="Write the result here too.",
     ),
+)
+
+json_file = click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the result here.",
 )
 
 

@@ -15,7 +15,8 @@ from evals.rows import SuiteError
 from evals.suite import load
 from verify import evidence
 from verify.arms import EmbeddedArm
-from verify.cluster import Cluster, ClusterArm
+from verify.cluster import Cluster
+from verify.cluster_arm import ClusterArm
 from verify.command import UserError
 from verify.evals.config import CONFIG, SuiteSpec, arm_specs, read, server_arm
 from verify.runner import Rules, Task

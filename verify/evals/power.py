@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,12 +11,14 @@ import msgspec
 from rich.table import Table
 
 from verify.command import UserError
+from verify.evals import options
 from verify.evals.output import console_for_people
 from verify.files import write_json
 from verify.stats import sizes, tango
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,7 @@ class Needed:
     show_default=True,
     help="Answers to each question in each arm.",
 )
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the result here.",
-)
+@options.json_file
 def power(
     *,
     items: int,
