@@ -7,7 +7,8 @@ import pytest
 from msgspec import structs
 
 from evals.suite import Sampling
-from tests.verify.fault_server import FAULTS, FaultServer
+from tests.verify.fault_server import FaultServer
+from tests.verify.server_faults import FAULTS
 from verify.client import Client, RequestError
 from verify.limits import Limits
 

@@ -5,7 +5,8 @@ from collections import Counter
 from contextlib import ExitStack
 
 from tests.verify.evals.sums import kept, result
-from tests.verify.fault_server import FAULTS, FaultServer
+from tests.verify.fault_server import FaultServer
+from tests.verify.server_faults import FAULTS
 from verify.store import Store
 
 TOML = """
