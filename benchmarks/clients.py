@@ -243,12 +243,12 @@ CLIENTS = {
 def inside(words: list[str]) -> None:
     """`python -m verify.evals` with a clock: what starting, asking, grading and judging take."""
     sys.path.insert(0, str(ROOT))
-    from verify import runner  # noqa: PLC0415 - its import is part of the start
+    from verify import answers, runner  # noqa: PLC0415 - its import is part of the start
     from verify.command import run  # noqa: PLC0415 - likewise
     from verify.evals import command  # noqa: PLC0415 - likewise
 
     clock: dict[str, Any] = {"grading": 0.0, "memory": []}
-    ask, grade = runner.run, runner.grade
+    ask, grade = runner.run, answers.grade
 
     def graded(*given: Any, **more: Any) -> Any:
         began = time.process_time()
@@ -273,7 +273,7 @@ def inside(words: list[str]) -> None:
         finally:
             clock["count"], clock["asked"] = count, time.process_time()
 
-    runner.run, runner.grade = asked, graded  # type: ignore[assignment] # timed stand-ins
+    runner.run, answers.grade = asked, graded  # type: ignore[assignment] # timed stand-ins
     sys.argv = ["verify.evals", *words]
     try:
         run(command, "verify.evals")

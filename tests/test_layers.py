@@ -45,7 +45,14 @@ FLOORS = [
         "verify.site",
         "verify.snapshot",
     },
-    {"verify.runner", "verify.manifest", "verify.resume"},
+    {
+        "verify.answers",
+        "verify.conclusion",
+        "verify.manifest",
+        "verify.resume",
+        "verify.runner",
+        "verify.task",
+    },
     {"verify.likelihood"},
     {"reports"},
     {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from verify.runner import Task
+    from verify.task import Task
 
 # What two runs of one server on GSM8K may disagree on; stated beside the figure.
 _FLIPS = 0.02

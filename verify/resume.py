@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from verify.arms import Arm
-    from verify.runner import Rules, Task
     from verify.store import Store
+    from verify.task import Rules, Task
 
 
 def of_run(tasks: Sequence[Task], rules: Rules) -> dict[str, str]:

@@ -5,9 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from verify.runner import Rules, Task, _capped, suite_scores
+from verify.conclusion import suite_scores
+from verify.runner import _capped
 from verify.stats.suite import judge
 from verify.store import Record, Store
+from verify.task import Rules, Task
 from verify.verdict import Verdict
 
 ARMS = ("base", "pr")

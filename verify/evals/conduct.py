@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from verify import manifest, resume, runner, store
+from verify import conclusion, manifest, resume, runner, store
 from verify.command import UserError
 from verify.differences import differences
 from verify.evals import progress
@@ -114,7 +114,7 @@ def conduct(plan: Plan, folder: Path, program: str, console: Console) -> dict[st
             unequal = list(differences(compared, plan.differ))
             unseen = plan.unseen(folder, settings[arms[1].name].get("path_evidence", {}))
             problems = [*unequal, *unseen]
-            suites = runner.conclude(arms, plan.tasks, plan.rules, opened[0], problems)
+            suites = conclusion.conclude(arms, plan.tasks, plan.rules, opened[0], problems)
             records = list(opened[0].records())
             extractors = dependent(records, plan.tasks, plan.names)
         except KeyboardInterrupt:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from evals.suite import Spec
-    from verify.runner import Task
     from verify.store import Record
+    from verify.task import Task
 
 WORKERS = 2
 

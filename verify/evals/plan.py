@@ -19,7 +19,7 @@ from verify.cluster import Cluster
 from verify.cluster_arm import ClusterArm
 from verify.command import UserError
 from verify.evals.config import CONFIG, SuiteSpec, arm_specs, read, server_arm
-from verify.runner import Rules, Task
+from verify.task import Rules, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

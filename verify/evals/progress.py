@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from verify.runner import Task
     from verify.store import Record
+    from verify.task import Task
 
 PLAIN_LINES = 5
 """Lines an arm and suite where the output is no terminal."""

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from verify.likelihood.judging import Result
     from verify.likelihood.scores import Answer
     from verify.likelihood.texts import Texts
-    from verify.runner import Task
     from verify.servers import ServerArm
+    from verify.task import Task
 
     Asked = tuple[tuple[str, str], ...]
 
