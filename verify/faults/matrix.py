@@ -61,8 +61,8 @@ Those that are right come first: what notices them is a false alarm.
 def matrix(words: tuple[str, ...], workers: int, page: Path | None) -> Verdict:
     """Judge every kernel by itself and inside the embedded model, and show what notices it.
 
-    The whole takes about two hours of one core. Passes if every fault is noticed by layers 1
-    and 2 or in the model, and no honest kernel is.
+    The whole takes hours of one core. Passes if every fault is noticed by layers 1 and 2 or in the
+    model, and no honest kernel is.
     """
     for word in words:
         if not detection.chosen([word]):
