@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from verify.arms import Arm
     from verify.evals.plan import Plan
     from verify.stats.suite import SuiteResult
     from verify.store import Record, Store
@@ -63,80 +64,109 @@ def conduct(plan: Plan, folder: Path, program: str, console: Console) -> dict[st
         UserError: an arm or the folder cannot be used.
         KeyboardInterrupt: interrupted; how many answers are kept has been told.
     """
-    began = time.monotonic()
     arms = plan.arms(folder)
-    about = {
-        "command": manifest.command_line(program),
-        "go_on_with": manifest.go_on_with(program, folder) if plan.specs[0].urls else None,
-        "started": manifest.now(),
-        "rules": asdict(plan.rules),
-        "declared_to_differ": list(plan.differ),
-        "required_paths": list(plan.require_path),
-        **manifest.environment(),
-    }
-    opened: list[Store] = []
-    kept: list[str] = []
-
-    def told() -> dict[str, dict[str, Any]]:
-        """Of each arm what it said when it was last started, by whatever process of this run."""
-        return {arm.name: opened[0].told(arm.name) or arm.settings() for arm in arms}
-
-    def describe(of_arms: dict[str, dict[str, Any]], **more: Any) -> dict[str, Any]:
-        described = {
-            **about,
-            **more,
-            "arms": of_arms,
-            "suites": {task.name: manifest.suite(task) for task in plan.tasks},
-        }
-        write_json(folder / "manifest.json", described)
-        return described
-
-    def begin(fixed: Mapping[str, str]) -> Store:
-        opened.append(_store(folder / store.FILE_NAME))
-        resume.claim(opened[0], fixed)
-        describe(told())
-        for record in opened[0].records():
-            if record.error is None:  # the others are asked again
-                kept.append(record.item)
-                watch.held(record)
-        return opened[0]
-
     with only_here(folder), progress.Watch(console, plan.names, plan.tasks) as watch:
-
-        def heard(record: Record) -> None:
-            kept.append(record.item)
-            watch.heard(record)
-
+        run = _Run(plan, arms, folder, program, watch)
         try:
-            extended = asyncio.run(runner.run(arms, plan.tasks, plan.rules, begin, heard))
-            settings = told()
-            compared = {name: each.get("compared", {}) for name, each in settings.items()}
-            unequal = list(differences(compared, plan.differ))
-            unseen = plan.unseen(folder, settings[arms[1].name].get("path_evidence", {}))
-            problems = [*unequal, *unseen]
-            suites = conclusion.conclude(arms, plan.tasks, plan.rules, opened[0], problems)
-            records = list(opened[0].records())
-            extractors = dependent(records, plan.tasks, plan.names)
+            return run.result()
         except KeyboardInterrupt:
-            if opened:
-                describe(told(), interrupted=manifest.now())
-                click.echo(
-                    f"{len(kept)} answers are kept in {folder / store.FILE_NAME}{rest(about)}",
-                    err=True,
-                )
+            run.interrupted()
             raise
         finally:
-            for each in opened:
-                each.close()
+            run.close()
             _leave_nothing_empty(folder)
-    described = describe(
-        settings,
-        finished=manifest.now(),
-        seconds=round(time.monotonic() - began, 1),
-        extended=extended,
-        unanswered=sum(record.error is not None for record in records),
-    )
-    return _document(suites, extractors, described, folder)
+
+
+class _Run:
+    """Both arms, the store once it is open, and what is kept in it."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        arms: tuple[Arm, Arm],
+        folder: Path,
+        program: str,
+        watch: progress.Watch,
+    ) -> None:
+        self._began = time.monotonic()
+        self._plan = plan
+        self._folder = folder
+        self._watch = watch
+        self._arms = arms
+        self._about = {
+            "command": manifest.command_line(program),
+            "go_on_with": manifest.go_on_with(program, folder) if plan.specs[0].urls else None,
+            "started": manifest.now(),
+            "rules": asdict(plan.rules),
+            "declared_to_differ": list(plan.differ),
+            "required_paths": list(plan.require_path),
+            **manifest.environment(),
+        }
+        self._store: Store | None = None
+        self._kept = 0
+
+    def result(self) -> dict[str, Any]:
+        """Ask, and judge what the store then holds."""
+        plan, arms = self._plan, self._arms
+        asked = runner.run(arms, plan.tasks, plan.rules, self._begin, self._heard)
+        extended = asyncio.run(asked)
+        assert self._store is not None
+        settings = self._told(self._store)
+        compared = {name: each.get("compared", {}) for name, each in settings.items()}
+        unequal = list(differences(compared, plan.differ))
+        unseen = plan.unseen(self._folder, settings[arms[1].name].get("path_evidence", {}))
+        problems = [*unequal, *unseen]
+        suites = conclusion.conclude(arms, plan.tasks, plan.rules, self._store, problems)
+        records = list(self._store.records())
+        extractors = dependent(records, plan.tasks, plan.names)
+        described = self._describe(
+            settings,
+            finished=manifest.now(),
+            seconds=round(time.monotonic() - self._began, 1),
+            extended=extended,
+            unanswered=sum(record.error is not None for record in records),
+        )
+        return _document(suites, extractors, described, self._folder)
+
+    def interrupted(self) -> None:
+        """Tell what is kept, and how to go on."""
+        if self._store is not None:
+            self._describe(self._told(self._store), interrupted=manifest.now())
+            where = self._folder / store.FILE_NAME
+            click.echo(f"{self._kept} answers are kept in {where}{rest(self._about)}", err=True)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        if self._store is not None:
+            self._store.close()
+
+    def _begin(self, fixed: Mapping[str, str]) -> Store:
+        self._store = opened = _store(self._folder / store.FILE_NAME)
+        resume.claim(opened, fixed)
+        self._describe(self._told(opened))
+        for record in opened.records():
+            if record.error is None:  # the others are asked again
+                self._kept += 1
+                self._watch.held(record)
+        return opened
+
+    def _heard(self, record: Record) -> None:
+        self._kept += 1
+        self._watch.heard(record)
+
+    def _told(self, opened: Store) -> dict[str, dict[str, Any]]:
+        """Of each arm what it said when it was last started, by whatever process of this run."""
+        return {arm.name: opened.told(arm.name) or arm.settings() for arm in self._arms}
+
+    def _describe(self, of_arms: dict[str, dict[str, Any]], **more: Any) -> dict[str, Any]:
+        described = {
+            **self._about,
+            **more,
+            "arms": of_arms,
+            "suites": {task.name: manifest.suite(task) for task in self._plan.tasks},
+        }
+        write_json(self._folder / "manifest.json", described)
+        return described
 
 
 def rest(described: Mapping[str, Any]) -> str:
