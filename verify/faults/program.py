@@ -21,7 +21,7 @@ from verify.faults.equivalent import EQUIVALENTS
 from verify.faults.honest import VARIANTS
 from verify.faults.matrix import matrix
 from verify.faults.model import KEPT_CLAIMS
-from verify.faults.record import Family
+from verify.faults.record import Family, selected
 from verify.faults.score import Score, Task, score_all
 from verify.files import write_json
 from verify.verdict import Verdict
@@ -138,7 +138,7 @@ def chosen(kind: str, words: Sequence[str]) -> Iterator[str]:
         "honest": dict.fromkeys(VARIANTS, "honest"),
     }
     for name, family in lists[kind].items():
-        if not words or any(word in name or word == family for word in words):
+        if selected(words, family, name):
             yield name
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from verify.faults.model import Model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from verify.harness import Candidate
 
@@ -27,6 +27,15 @@ class Family(StrEnum):
     MEMORY = "memory"
     CONTRACT = "contract"
     TRITON = "triton"
+
+
+def selected(words: Sequence[str], family: str, name: str) -> bool:
+    """Whether words select a kernel: by its family's whole name, or by a part of its own.
+
+    A family's name selects that family alone, and no words select all.
+    """
+    families = {*Family, "honest", "equivalent"}
+    return not words or any(word == family if word in families else word in name for word in words)
 
 
 @dataclass(frozen=True)

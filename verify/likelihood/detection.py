@@ -19,7 +19,7 @@ from verify.compare import judge as judged
 from verify.faults.catalogue import CATALOGUE
 from verify.faults.honest import VARIANTS, Honest
 from verify.faults.model import KEPT_CLAIMS
-from verify.faults.record import Fault
+from verify.faults.record import Fault, selected
 from verify.faults.score import Task, asked
 from verify.likelihood import embedded
 from verify.likelihood.judging import judge
@@ -134,11 +134,7 @@ Asked = tuple[Job, str]
 def chosen(words: Sequence[str]) -> list[Job]:
     """Every kernel that the words select; all if there are none."""
     jobs = [Job("honest", name) for name in VARIANTS] + [Job("fault", name) for name in CATALOGUE]
-    return [
-        job
-        for job in jobs
-        if not words or any(word == job.family or word in job.name for word in words)
-    ]
+    return [job for job in jobs if selected(words, job.family, job.name)]
 
 
 def detect_all(jobs: Sequence[Job], workers: int) -> Iterator[Seen]:
