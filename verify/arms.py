@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from verify import embedded
-from verify.command import UserError
+from verify.command import UserError, printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -51,8 +51,7 @@ class Failure:
 
 def one_line(text: str) -> str:
     """A server's or kernel's words, safe to print: one line, no control characters, not endless."""
-    line = " ".join(text.split())
-    return "".join(c if c.isprintable() else "\ufffd" for c in line[:400])
+    return printable(" ".join(text.split())[:400])
 
 
 class Arm(Protocol):

@@ -16,6 +16,11 @@ from verify.verdict import BROKEN, INTERRUPTED, WRONG_USE, Verdict
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def printable(text: str) -> str:
+    """Text that others may have written, without what moves a terminal's cursor or its colours."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
 class UserError(Exception):
     """A user's mistake: its message is one line naming what, where, the bad value and the remedy.
 
@@ -23,7 +28,7 @@ class UserError(Exception):
     """
 
     def __init__(self, message: str, exit_code: int = WRONG_USE) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(printable(" ".join(message.split())))
         self.exit_code = exit_code
 
 

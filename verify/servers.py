@@ -108,14 +108,19 @@ class ServerArm:
             if self._offered is None or len(self._offered) != 1:
                 offered = ", ".join(self._offered or []) or unlisted
                 raise UserError(
-                    f"arm {self.name}: {client.base_url} offers {offered}; "
+                    f"arm {self.name}: {client.base_url} offers {one_line(offered)}; "
                     "choose one with --model, or correct the address"
                 )
             self.model = self._offered[0]
         elif self._offered and self.model not in self._offered:
             raise UserError(
                 f"arm {self.name}: {client.base_url} does not offer model {self.model!r}, but "
-                f"{', '.join(self._offered)}"
+                f"{one_line(', '.join(self._offered))}"
+            )
+        if not _is_text(self.model):
+            raise UserError(
+                f"arm {self.name}: the model is called {self.model!r}, which no request can say; "
+                f"let {client.base_url} call it otherwise, or correct --model"
             )
 
     async def flush(self) -> bool:
@@ -239,6 +244,15 @@ class ServerArm:
         finally:
             if self._site is not None:
                 await self._site.stop()
+
+
+def _is_text(name: str) -> bool:
+    """Whether it can be encoded; half a surrogate pair, which JSON can write, cannot."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _failures(tries: tuple[RequestError, ...]) -> tuple[Failure, ...]:

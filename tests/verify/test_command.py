@@ -35,6 +35,16 @@ def test_a_user_error_is_one_line(code, capsys):
     assert end_of(mistaken, capsys) == (code, "verify.program: shape 0,1: must be three numbers\n")
 
 
+def test_words_of_others_in_an_error_do_not_reach_the_terminal_as_commands(capsys):
+    def mistaken():
+        raise UserError("a server offers \x1b]0;title\x07 \x9b31m \u202e \ud800; choose one")
+
+    code, err = end_of(mistaken, capsys)
+    assert (code, err.rstrip("\n").isprintable()) == (2, True)
+    assert err.startswith("verify.program: a server offers ")
+    assert "title" in err
+
+
 def test_a_wrong_argument_is_one_line(capsys):
     code, err = end_of(lambda: Verdict.PASS, capsys, ["--unheard-of"])
     assert (code, err.count("\n")) == (2, 1)

@@ -100,6 +100,18 @@ def test_which_model_is_asked(fake_server):
     start(server_arm(fake_server(models=None), model="c"))
 
 
+@pytest.mark.parametrize("models", [("a\ud800",), ("a\ud800", "b")])
+def test_a_model_whose_name_cannot_be_sent_is_one_line(fake_server, models):
+    with pytest.raises(UserError, match=r"called 'a\\ud800', which no request can say"):
+        start(server_arm(fake_server(models=models), model="a\ud800"))
+
+
+def test_the_names_of_many_models_are_cut(fake_server):
+    with pytest.raises(UserError) as error:
+        start(server_arm(fake_server(models=("a" * 9000, "b"))))
+    assert len(str(error.value)) < 1000
+
+
 def test_a_model_that_changes_on_the_way_is_a_problem(fake_server):
     names = iter(["m", "m", "other"])
     arm = server_arm(fake_server(lambda *_: fake_server.completion(model=next(names))))
