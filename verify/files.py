@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from verify.command import UserError
@@ -10,6 +11,21 @@ from verify.command import UserError
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+
+def made(folder: Path) -> Path:
+    """The folder, which is there and takes files: better known before the work than after it.
+
+    Raises:
+        UserError: it cannot be made, or not be written into.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be made ({error.strerror}); name another") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(f"{folder} takes no files; name another, or change its permissions")
+    return folder
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

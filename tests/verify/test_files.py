@@ -7,7 +7,7 @@ import json
 import pytest
 
 from verify.command import UserError
-from verify.files import write_json, write_text
+from verify.files import made, write_json, write_text
 
 
 def test_folders_are_made_and_nothing_else_is_left(tmp_path):
@@ -30,3 +30,15 @@ def test_an_impossible_place_is_one_line(tmp_path, place):
     (tmp_path / "file").write_text("a file, not a folder", encoding="utf-8")
     with pytest.raises(UserError, match=r"cannot be written \(.+\); name another"):
         write_text(tmp_path / place, "text")
+
+
+def test_a_folder_that_takes_no_files_is_told_before_the_work(tmp_path, monkeypatch):
+    new = tmp_path / "a" / "b"
+    assert made(new) == made(new) == new
+    assert new.is_dir()
+    (tmp_path / "file").write_text("a file, not a folder", encoding="utf-8")
+    with pytest.raises(UserError, match=r"cannot be made \(.+\); name another"):
+        made(tmp_path / "file" / "inside")
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write anywhere
+    with pytest.raises(UserError, match="takes no files; name another"):
+        made(new)

@@ -24,7 +24,7 @@ from verify.evals.output import console_for_people
 from verify.evals.power import power
 from verify.evals.reporting import render, report
 from verify.evals.score import score
-from verify.files import write_json
+from verify.files import made, write_json
 from verify.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -184,10 +184,7 @@ def _folder(out: Path | None, plan: Plan) -> Path:
     if held and not (plan.specs[0].urls and unfinished(folder)):
         raise UserError(f"{folder} holds a run already; name another folder with --out")
     plan.check_paths(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{folder} cannot be made ({error.strerror}); name another") from None
+    made(folder)
     kernel_result(folder / "kernel.json")  # one that cannot be read is told now, not after the run
     return folder
 

@@ -147,8 +147,14 @@ def _percent(share: float) -> str:
 
 
 @click.command()
-@click.option("--simulations", default=10_000, show_default=True, help="Runs a row.")
-@click.option("--seed", default=1, show_default=True)
+@click.option(
+    "--simulations",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    help="Runs a row.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("docs/serving.md"), show_default=True
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import numpy as np
@@ -21,29 +21,33 @@ Arrivals = tuple[tuple[float, bytes], ...]
 """Bytes in the order and pieces in which they came: seconds of a monotonic clock, content."""
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+"""What a server counts; figures of anything else would be none."""
+
+
 class _Cached(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
+    cached_tokens: Count | None = None
 
 
 class _Usage(msgspec.Struct, gc=False):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
     prompt_tokens_details: _Cached | None = None
 
 
 class _Meta(msgspec.Struct, gc=False):
     """SGLang's own account of a request."""
 
-    completion_tokens: int | None = None
-    cached_tokens: int | None = None
-    spec_verify_ct: int | None = None
+    completion_tokens: Count | None = None
+    cached_tokens: Count | None = None
+    spec_verify_ct: Count | None = None
     """Steps of speculative decoding."""
 
 
 class _Timings(msgspec.Struct, gc=False):
     """llama.cpp's."""
 
-    predicted_n: int | None = None
+    predicted_n: Count | None = None
 
 
 class _Delta(msgspec.Struct, gc=False):

@@ -119,9 +119,10 @@ class TimedClient(Client):
         url = f"{self.base_url.removesuffix('/v1')}/metrics"
         try:
             async with self._session.get(url, timeout=_ASIDE) as response:
-                page = await response.text(errors="replace") if response.status == 200 else ""
-        except (aiohttp.ClientError, TimeoutError, OSError):
+                body = await self._body(response) if response.status == 200 else b""
+        except (aiohttp.ClientError, OSError, TimeoutError, RequestError):
             return None
+        page = body.decode("utf-8", "replace")
         found = [counted(page, f"vllm:spec_decode_num_{name}") for name in _COUNTERS]
         return None if None in found else Drafts(*(value or 0.0 for value in found))
 

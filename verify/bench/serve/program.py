@@ -16,7 +16,7 @@ from verify.command import UserError
 from verify.evals.output import console_for_people
 from verify.evals.reporting import render
 from verify.evals.show import styled
-from verify.files import write_json
+from verify.files import made, write_json
 from verify.verdict import Verdict
 
 
@@ -83,7 +83,9 @@ from verify.verdict import Verdict
     metavar="SETTING",
     help="A setting in which the arms are meant to differ; any other difference is invalid.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of the prompts.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the prompts."
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -140,4 +142,4 @@ def _folder(out: Path | None, plan: planning.Plan) -> Path:
     folder = out or Path("runs") / f"{stamp}-serve-{'-'.join(plan.names)}"
     if (folder / FILE).exists():
         raise UserError(f"{folder} holds a {FILE} already; name another folder with --out")
-    return folder
+    return made(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,6 +92,23 @@ def test_a_role_or_an_empty_text_is_no_chunk():
     first = (0.5, event({"choices": [{"delta": {"role": "assistant", "content": ""}}]}))
     heard = hear((first, *stream(steady(50.0, 20), tells=None)))
     assert heard.chunks[0].at == 1.0
+
+
+@pytest.mark.parametrize("count", [-1, 1 << 32, 1 << 80, 1.5])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "usage.completion_tokens", "usage.prompt_tokens",
+        "usage.prompt_tokens_details.cached_tokens", "meta_info.completion_tokens",
+        "meta_info.cached_tokens", "meta_info.spec_verify_ct", "timings.predicted_n",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_a_count_is_refused_by_name(place, count):
+    told = count
+    for name in reversed(place.split(".")):
+        told = {name: told}
+    with pytest.raises(msgspec.DecodeError, match=place):
+        hear(((1.0, event(told)),))
 
 
 @given(st.data())

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verify.bench.serve import client, delay
-from verify.bench.serve.client import TimedClient
+from verify.bench.serve.client import Drafts, TimedClient
 from verify.client import RequestError
+from verify.limits import Limits
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 SECOND = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond"
@@ -87,3 +88,16 @@ def test_a_whole_answer_where_a_stream_was_asked_for_is_named(fake_server):
     with pytest.raises(RequestError, match="a stream was asked for") as error:
         asyncio.run(ask())
     assert error.value.kind == "bad_body"
+
+
+def test_a_page_of_counters_is_read_only_as_far_as_any_body(fake_server):
+    page = "vllm:spec_decode_num_drafts 1\nvllm:spec_decode_num_accepted_tokens 2\n"
+
+    async def drafts(url, largest):
+        async with TimedClient(url, limits=Limits(largest_body=largest)) as asking:
+            return await asking.drafts()
+
+    server = fake_server(pages={"/metrics": page})
+    assert asyncio.run(drafts(server.url, len(page))) == Drafts(1, 2)
+    assert asyncio.run(drafts(server.url, len(page) - 1)) is None
+    assert asyncio.run(drafts(fake_server().url, len(page))) is None

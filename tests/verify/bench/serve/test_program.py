@@ -239,6 +239,7 @@ def test_their_starts_cannot_be_ordered(up):
         (("--order", "base,base"), "name base and pr"),
         (("--requests", "6", "--concurrency", "4"), "give 8"),
         (("--prompt", "empty.txt"), "is empty"),
+        (("--out", "empty.txt/run"), "cannot be made"),
     ],
 )
 def test_wrong_use_is_one_line(launched, here, options, said):
@@ -249,6 +250,12 @@ def test_wrong_use_is_one_line(launched, here, options, said):
         serve(*options)
     assert "\n" not in str(error.value)
     assert not (here / "run").exists()
+
+
+def test_a_seed_below_zero_is_wrong_use(launched):
+    launched()
+    with pytest.raises(click.BadParameter, match="-1 is not in the range"):
+        serve("--seed", "-1")
 
 
 def test_a_folder_that_holds_a_measurement_is_left_alone(launched, here):
