@@ -310,6 +310,11 @@ replaced(
 
 
 @fault("bad_body", 2)
+async def a_count_that_nothing_can_hold(peer, body):
+    peer.whole(json.dumps({**answer(body), "usage": {"completion_tokens": 1 << 63}}))
+
+
+@fault("bad_body", 2)
 async def two_answers(peer, body):
     whole = answer(body)
     peer.whole(json.dumps({**whole, "choices": whole["choices"] * 2}))

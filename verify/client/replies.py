@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -83,9 +83,13 @@ class _Choice(msgspec.Struct, gc=False):
     logprobs: _Logprobs | None = None
 
 
+_Storable = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
+"""A count that a store can hold, and every reader of its exports."""
+
+
 class _Usage(msgspec.Struct, gc=False):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: _Storable | None = None
+    completion_tokens: _Storable | None = None
 
 
 class _Body(msgspec.Struct, gc=False):
