@@ -9,6 +9,7 @@ import os
 import platform
 import secrets
 import signal
+import socket
 import sys
 import tempfile
 from contextlib import suppress
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from evals.suite import Spec
 
 _ROOM_S = 300  # that a shared cluster has to make room
+_HEAD_S = 10  # that the head of a cluster has to take a connection
 _OBJECTS = 80 << 20  # bytes; texts are small
 
 
@@ -232,6 +234,7 @@ def _connect(address: str, folder: Callable[[], str]) -> None:
     ray._private.worker.print_to_stdstream = lambda *_, **__: None  # noqa: SLF001 - no option does
     ended = signal.getsignal(signal.SIGTERM)
     try:
+        _reach(address)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
     except Exception as error:  # noqa: BLE001 - it fails in as many ways as it has layers
         why = one_line(str(error))[:160]
@@ -243,6 +246,13 @@ def _connect(address: str, folder: Callable[[], str]) -> None:
         ) from None
     finally:
         signal.signal(signal.SIGTERM, ended)  # Ray's would not clean up
+
+
+def _reach(address: str) -> None:
+    """Raise OSError where nobody listens at host:port; Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), _HEAD_S).close()
 
 
 class Lost(Exception):  # noqa: N818 - said of an actor

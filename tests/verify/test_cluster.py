@@ -5,6 +5,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -362,3 +363,14 @@ def marked(mark):
         except OSError:
             continue
     return found
+
+
+def test_a_port_where_nobody_listens_is_told_at_once(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
+    started = []
+    monkeypatch.setattr("ray.init", lambda **words: started.append(words))
+    with pytest.raises(UserError, match=rf"no Ray cluster at 127.0.0.1:{port} \(.*refused"):
+        asyncio.run(Cluster().join("pr"))
+    assert not started
