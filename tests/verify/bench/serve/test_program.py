@@ -227,6 +227,13 @@ def test_servers_that_stay_up_have_one_start_each_and_nothing_is_decided(up):
     assert found["loads"][0]["ratio"]["interval"] is None
 
 
+def test_a_server_that_is_not_there_is_told_before_the_other_is_measured(up):
+    base, _ = up
+    with pytest.raises(UserError, match="pr"):
+        serve(base, f"--arm=pr=http://127.0.0.1:{free_port()}")
+    assert not Path("run/serving.json").exists()
+
+
 def test_their_starts_cannot_be_ordered(up):
     with pytest.raises(UserError, match="one start each"):
         serve(*up, "--order", "base,pr,pr,base")
