@@ -228,24 +228,13 @@ def server_arm(
         raise UserError(
             f"servers need {error.name}; install kernelproof with its extra: evals"
         ) from None
-    headers = {header: _filled(name, header, value) for header, value in spec.headers.items()}
-    for header in unkeepable(headers):
-        raise UserError(
-            f"{CONFIG}: arm {name}: header {header} holds a key that could not be told from words "
-            f"or numbers of an answer; use one of at least {SHORTEST} characters, a number of 8"
-        )
-    launch = None
-    if spec.launch:
-        ready = urljoin(spec.urls[0], spec.ready) if spec.ready else f"{spec.urls[0]}/models"
-        launch = Launch(
-            name,
-            spec.launch,
-            ready,
-            spec.ready_s,
-            spec.env,
-            headers,
-            secrets(headers),
-        )
+    headers = _headers(name, spec)
+    ready = urljoin(spec.urls[0], spec.ready) if spec.ready else f"{spec.urls[0]}/models"
+    launch = (
+        Launch(name, spec.launch, ready, spec.ready_s, spec.env, headers, secrets(headers))
+        if spec.launch
+        else None
+    )
     site = Site(
         name,
         spec.urls,
@@ -269,6 +258,17 @@ def server_arm(
         site=site,
         kind=kind or Client,
     )
+
+
+def _headers(arm: str, spec: ArmSpec) -> dict[str, str]:
+    """What is sent with every request, keys among it that can be kept out of what is written."""
+    headers = {header: _filled(arm, header, value) for header, value in spec.headers.items()}
+    for header in unkeepable(headers):
+        raise UserError(
+            f"{CONFIG}: arm {arm}: header {header} holds a key that could not be told from words "
+            f"or numbers of an answer; use one of at least {SHORTEST} characters, a number of 8"
+        )
+    return headers
 
 
 def _filled(arm: str, header: str, value: str) -> str:

@@ -37,22 +37,22 @@ class Options:
 
     arms: str
     arm: tuple[str, ...]
-    suite: tuple[str, ...]
-    data: tuple[str, ...]
-    limit: int | None
-    full: bool
-    margin: tuple[str, ...]
-    unpinned: bool
-    redact: bool | None
-    model: str | None
-    concurrency: tuple[int, ...]
-    repeats: int | None
-    differ: tuple[str, ...]
-    require_path: tuple[str, ...]
-    no_early_stop: bool
-    certificate: bool
-    seed: int
-    extend_capped: int | None
+    suite: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    limit: int | None = None
+    full: bool = False
+    margin: tuple[str, ...] = ()
+    unpinned: bool = False
+    redact: bool | None = None
+    model: str | None = None
+    concurrency: tuple[int, ...] = (1,)
+    repeats: int | None = None
+    differ: tuple[str, ...] = ()
+    require_path: tuple[str, ...] = ()
+    no_early_stop: bool = False
+    certificate: bool = False
+    seed: int = 0
+    extend_capped: int | None = None
     executor: str = "local"
 
     @property

@@ -172,12 +172,15 @@ def _plan(
     else:
         tasks = planning.make(
             planning.Options(
-                arms=arms, arm=arm, suite=suite, data=data, limit=limit, full=False, margin=(),
-                unpinned=unpinned, redact=None, model=model, concurrency=(1,), repeats=None,
-                differ=(), require_path=(), no_early_stop=False, certificate=False, seed=0,
-                extend_capped=None,
+                arms=arms,
+                arm=arm,
+                suite=suite,
+                data=data,
+                limit=limit,
+                unpinned=unpinned,
+                model=model,
             )
-        ).tasks  # fmt: skip
+        ).tasks
         for task in tasks:
             if task.suite.spec.prompt.style != "completion":
                 raise UserError(
