@@ -69,7 +69,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Row:
-    """A contender in a table, one text for each T."""
+    """A row of a table: whose figures, one text for each column."""
 
     name: str
     texts: tuple[str, ...]

@@ -10,6 +10,7 @@ import msgspec
 import vl_convert
 
 from reports import charts, page, text, words
+from reports.latency import Row
 from verify.command import UserError
 from verify.files import write_text
 from verify.verdict import Verdict
@@ -115,14 +116,6 @@ class Serving(msgspec.Struct, frozen=True):
     loads: tuple[Load, ...]
     requests: tuple[Request, ...]
     manifest: About
-
-
-@dataclass(frozen=True)
-class Row:
-    """A start, or all requests of an arm."""
-
-    name: str
-    texts: tuple[str, ...]
 
 
 @dataclass(frozen=True)

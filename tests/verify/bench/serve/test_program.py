@@ -213,7 +213,8 @@ def up(here):  # noqa: ARG001 - it runs in that folder
     ends = time.monotonic() + 60
     while not all(map(listens, ports)) and time.monotonic() < ends:
         time.sleep(0.01)
-    yield [f"--arm={name}=http://127.0.0.1:{port}" for name, port in zip(("base", "pr"), ports)]  # noqa: B905
+    named = zip(("base", "pr"), ports, strict=True)
+    yield [f"--arm={name}=http://127.0.0.1:{port}" for name, port in named]
     for process in processes:
         process.kill()
         process.wait()
