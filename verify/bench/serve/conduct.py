@@ -59,8 +59,10 @@ async def measured(
     """
     for arm in arms.values():
         if not arm.fresh:  # one that is not there is told before the other is measured
-            await arm.start()
-            await arm.close()
+            try:
+                await arm.start()
+            finally:
+                await arm.close()
     for place, name in enumerate(order):
         arm, start = arms[name], order[: place + 1].count(name)
         try:
