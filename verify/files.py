@@ -1,4 +1,4 @@
-"""The files that our programs leave: whole or not at all."""
+"""Files: those our programs leave, whole or not at all, and lines of those they are given."""
 
 from __future__ import annotations
 
@@ -9,8 +9,28 @@ from typing import TYPE_CHECKING, Any
 from verify.command import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+    from typing import BinaryIO
+
+LONGEST_LINE = 1 << 26
+"""Bytes of a line; what goes on longer is no file of lines, and may never end."""
+
+
+def lines(file: BinaryIO, name: object) -> Iterator[tuple[int, bytes]]:
+    """Number, from 1, and bytes of each line of what is called `name`.
+
+    Raises:
+        UserError: a line is longer than LONGEST_LINE.
+    """
+    number = 0
+    while line := file.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            raise UserError(
+                f"{name}: line {number} is longer than {LONGEST_LINE:,} bytes; name a file of lines"
+            )
+        yield number, line
 
 
 def made(folder: Path) -> Path:

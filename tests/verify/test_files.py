@@ -42,3 +42,18 @@ def test_a_folder_that_takes_no_files_is_told_before_the_work(tmp_path, monkeypa
     monkeypatch.setattr("os.access", lambda *_: False)  # root may write anywhere
     with pytest.raises(UserError, match="takes no files; name another"):
         made(new)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["grade", "gsm8k", "{}"], ["score", "--texts", "{}"], ["compare", "{}", "other.jsonl"]],
+    ids=lambda words: words[0],
+)
+def test_a_file_without_end_is_one_line_not_all_memory(words, tmp_path, monkeypatch):
+    from verify.evals import command
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.jsonl").write_text("{}\n")
+    words = [word.format("/dev/zero") for word in words]
+    with pytest.raises(UserError, match="/dev/zero"):
+        command(words, standalone_mode=False)

@@ -13,6 +13,7 @@ from evals.rows import SuiteError
 from evals.suite import load, reduce_target
 from verify.command import UserError
 from verify.evals.opinions import asked, available, opinions
+from verify.files import lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +71,8 @@ def _truncated(answer: Answer) -> bool:
 
 
 def _read(file: BinaryIO, spec: Spec) -> Iterator[Answer]:
-    for number, line in enumerate(file, 1):
+    where = getattr(file, "name", "<stdin>")
+    for number, line in lines(file, where):
         if not line.strip():
             continue
         try:
@@ -78,7 +80,6 @@ def _read(file: BinaryIO, spec: Spec) -> Iterator[Answer]:
             answer = msgspec.convert(json.loads(line), Answer)
             answer.target = reduce_target(str(answer.target), spec.answer)
         except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors
-            where = getattr(file, "name", "<stdin>")
             raise UserError(
                 f'{where}: line {number}: {error}; write {{"text": ..., "target": ...}}'
             ) from None

@@ -11,6 +11,7 @@ import msgspec
 from evals.suite import content_id
 from verify.arms import Completion
 from verify.command import UserError
+from verify.files import lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,13 +106,14 @@ def from_file(path: Path, limit: int | None) -> Texts:
         UserError: it cannot be read, or a line is not of that form.
     """
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = list(lines(file, path))
     except OSError as error:
         raise UserError(
             f"--texts {path} cannot be read ({error.strerror}); name a file of JSON lines"
         ) from None
     found: dict[str, tuple[int, Text]] = {}
-    for number, line in enumerate(content.splitlines(), 1):
+    for number, line in content:
         if not line.strip():
             continue
         text = _line(path, number, line)

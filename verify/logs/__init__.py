@@ -216,10 +216,7 @@ def _recognise(path: Path) -> Format:
         NotALog: none we know.
         UserError: empty, or cut within the first line.
     """
-    with path.open("rb") as file:
-        magic = file.read(16)
-        file.seek(0)
-        first = next((line for line in file if line.strip()), b"")
+    magic, first = _beginning(path)
     if magic == run.MAGIC:
         return Format(run.NAME, run.read)
     if magic.startswith(b"PK\x03\x04"):
@@ -241,6 +238,16 @@ def _recognise(path: Path) -> Format:
     if spreadsheet.header(text):
         return Format(spreadsheet.NAME, spreadsheet.read)
     raise NotALog(f"{path}: is no log that begins with {text[:40]!r}; known are {_NAMES}")
+
+
+def _beginning(path: Path) -> tuple[bytes, bytes]:
+    """The first bytes of a file, and its first line that is not blank."""
+    if not path.is_file():  # a device may have no end, and a pipe can be read only once
+        raise refuse(path, None, "is no regular file; copy it into one")
+    with path.open("rb") as file:
+        magic = file.read(16)
+        file.seek(0)
+        return magic, next((line for line in file if line.strip()), b"")
 
 
 def _first_value(path: Path, first: str) -> Any:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from verify.servers import ServerArm
 
 
+_LONGEST = 1 << 24  # bytes of a prompt: beyond any context
+
+
 @dataclass(frozen=True)
 class Options:
     """What the command line says."""
@@ -144,7 +147,8 @@ def _order(given: str | None, names: tuple[str, str], *, fresh: bool) -> tuple[s
 
 def _text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            text = file.read(_LONGEST).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--prompt {path} cannot be read ({error}); name a text file") from None
     if not text.strip():
